@@ -9,14 +9,16 @@ packages_build="gcc libc6-dev make autoconf automake libtool pkg-config
 # To test (./check): the unit test library, C++ for one test of the headers, jemalloc for
 # comparisons, HIP's headers to check our table of its functions against, Valgrind with
 # the symbols that it needs of the C library, a file system in user space, filters of
-# system calls.
+# system calls, Python with NumPy and what builds packages for it.
 packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev valgrind libc6-dbg
-	libfuse3-dev fuse3 libseccomp-dev"
+	libfuse3-dev fuse3 libseccomp-dev
+	python3-dev python3-numpy python3-setuptools python3-wheel python3-pip python3-venv"
 
 # For some steps of ./check all: the second compiler and its fuzzer, a virtual machine and
-# what its disks and first memory are made with, xz for the tarball, Doxygen for the reference.
+# what its disks and first memory are made with, xz for the tarball, Doxygen for the reference,
+# torch for the Python package.
 packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
-	xz-utils doxygen"
+	xz-utils doxygen python3-torch"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {

@@ -182,6 +182,7 @@ int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist
 			return not_live(pool, address);
 		ret->used = (was & HOIST__STATE_USED) != 0;
 		ret->requested = was & HOIST__STATE_BYTES_MASK;
+		ret->discarded = 0;
 		ret->allocated = ret->slab->block_bytes;
 		HOIST__ASSERT(ret->slab->pool == pool && ret->requested <= ret->allocated);
 		return 0;
@@ -192,9 +193,12 @@ int hoist__block_claim(struct hoist__pool *pool, uintptr_t address, struct hoist
 	const struct hoist__granule *span = hoist__granule_of(address);
 	ret->used = (was & HOIST__LARGE_USED) != 0;
 	ret->requested = was & HOIST__LARGE_BYTES_MASK;
-	ret->allocated = hoist__span_bytes(span);
+	/* Only the holder of a live block gives its pages back, so this is the last value. */
+	struct hoist__extent *extent = atomic_load_explicit(&span->extent, memory_order_relaxed);
+	ret->discarded = hoist__pool_extent_of(extent)->region->discarded;
+	ret->allocated = hoist__span_bytes(span) - ret->discarded;
 	HOIST__ASSERT(span->kind == HOIST__SPAN_BLOCK && span->address == address);
-	HOIST__ASSERT(ret->requested != 0 && ret->requested <= ret->allocated);
+	HOIST__ASSERT(ret->requested != 0 && ret->requested <= ret->allocated + ret->discarded);
 	return 0;
 }
 

@@ -58,8 +58,8 @@ static size_t room(const struct hoist__pool *pool)
 {
 	size_t limit = pool->options.limit_bytes;
 	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && pool->releasing <= pool->reserved);
-	HOIST__ASSERT(limit == 0 || pool->reserved + pool->growing <= limit);
-	return limit == 0 ? SIZE_MAX : limit - pool->reserved - pool->growing;
+	HOIST__ASSERT(limit == 0 || hoist__pool_held(pool) + pool->growing <= limit);
+	return limit == 0 ? SIZE_MAX : limit - hoist__pool_held(pool) - pool->growing;
 }
 
 /* Chooses the region's size: that of shared regions, or as much of it as the
@@ -108,7 +108,7 @@ static int over_limit(const struct growth *growth)
 	return hoist__fail(-EDQUOT, "the pool's limit is %s: %s asked, %s reserved, %s of it empty",
 			   hoist__figure(pool->options.limit_bytes).text,
 			   hoist__figure(growth->want->bytes).text,
-			   hoist__figure(pool->reserved).text,
+			   hoist__figure(hoist__pool_held(pool)).text,
 			   hoist__figure(atomic_load(&pool->empty_bytes)).text);
 }
 
@@ -292,8 +292,8 @@ static struct hoist__granule *add_region(struct hoist__pool *pool, struct hoist_
 	pool->n_growths++;
 	pool->reserved += region->bytes;
 	HOIST__ASSERT(atomic_load(&pool->empty_bytes) <= pool->reserved);
-	if (pool->reserved > pool->reserved_peak)
-		pool->reserved_peak = pool->reserved;
+	if (hoist__pool_held(pool) > pool->reserved_peak)
+		pool->reserved_peak = hoist__pool_held(pool);
 	for (int step = 0; step < HOIST__N_STEPS; step++)
 		pool->step_ns[step] += region->step_ns[step];
 	if (holder->n_extents > 1 && region->piece_bytes < atomic_load(&pool->piece_most))
@@ -350,7 +350,7 @@ static int grow(struct growth *growth, unsigned flags, struct hoist__granule **r
 	}
 	/* Above the soft limit empty regions go first; that limit refuses no growth. */
 	size_t soft = pool->options.soft_bytes;
-	if (soft != 0 && pool->reserved + pool->growing + growth->bound > soft &&
+	if (soft != 0 && hoist__pool_held(pool) + pool->growing + growth->bound > soft &&
 	    release_empty(pool))
 		return 1;
 	int err = make_room(growth);

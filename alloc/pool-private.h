@@ -12,6 +12,7 @@
  *   reclaim.c      spans; taking back cached, pending and empty memory
  *   pool-stream.c  blocks in stream order
  *   pool-stats.c   statistics, walks, checks
+ *   discard.c      pages that go back while their block lives
  *   pools.c        the list of all pools; fork
  *   pool-watched.c debug levels, sanitizers, traces
  *
@@ -27,8 +28,9 @@
  *   growing    promised to regions that are being created; not yet reserved
  *   reserved   in regions, those being destroyed included
  *   releasing  the part of reserved that is being destroyed
+ *   discarded  the part of reserved, in live blocks, whose pages went back already
  *
- *   reserved + growing <= limit
+ *   reserved - discarded + growing <= limit
  */
 #ifndef HOIST_ALLOC_POOL_PRIVATE_H
 #define HOIST_ALLOC_POOL_PRIVATE_H
@@ -55,7 +57,9 @@ struct hoist__pool_region {
 				  * reports memory that only pointers to its middle lead to as
 				  * possibly lost */
 	struct hoist__region *region;
-	size_t charged; /* to the budgets */
+	size_t charged; /* to the budgets; changed under the pool's lock while the region is listed */
+	size_t discarded; /* bytes of its block that went back; changed under the pool's lock and
+			   * the shard's */
 	struct hoist__shard *shard;
 	bool listed; /* in the pool's regions; guarded by the pool's lock */
 	size_t n_extents;
@@ -126,6 +130,7 @@ struct hoist__pool {
 	bool one_grows; /* a thread creates a shared region; others wait for it */
 	size_t reserved;
 	size_t reserved_peak;
+	size_t discarded;
 	size_t n_regions;
 	_Atomic size_t n_given; /* of these, regions given by the caller */
 	_Atomic size_t
@@ -153,6 +158,13 @@ static inline struct hoist__pool_extent *hoist__pool_extent_at(const struct hois
 		return NULL;
 	struct hoist__extent *extent = atomic_load_explicit(&granule->extent, memory_order_acquire);
 	return extent == NULL ? NULL : hoist__pool_extent_of(extent);
+}
+
+/* The bytes of regions that the pool still has from the system.  Pre: the pool's lock is held. */
+static inline size_t hoist__pool_held(const struct hoist__pool *pool)
+{
+	HOIST__ASSERT(hoist__mutex_held(&pool->lock) && pool->discarded <= pool->reserved);
+	return pool->reserved - pool->discarded;
 }
 
 /* True in a child of fork that has the books of the pool, but not the memory.  The books stay as
@@ -198,6 +210,7 @@ struct hoist__claim {
 	uint32_t index;		  /* in the slab */
 	bool used;		  /* by streams, which deferred.h knows */
 	size_t requested;
+	size_t discarded; /* of these, bytes that went back already; `allocated` lacks them */
 	size_t allocated;
 };
 

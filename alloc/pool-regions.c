@@ -173,8 +173,11 @@ static void doom_one(struct hoist__pool *pool, struct hoist__pool_region *holder
 	hoist__list_remove(&holder->link);
 	hoist__pool_region_listed(pool, holder, false);
 	hoist__list_push_back(&doomed->regions, &holder->link);
-	doomed->bytes += holder->region->bytes;
-	pool->releasing += holder->region->bytes;
+	HOIST__ASSERT(holder->discarded < holder->region->bytes);
+	pool->discarded -= holder->discarded;
+	pool->reserved -= holder->discarded;
+	doomed->bytes += holder->region->bytes - holder->discarded;
+	pool->releasing += holder->region->bytes - holder->discarded;
 	HOIST__ASSERT(pool->releasing <= pool->reserved && pool->n_regions != 0);
 	pool->n_regions--;
 }
@@ -238,10 +241,11 @@ void hoist__pool_doom(struct hoist__pool *pool, size_t keep_bytes, struct hoist_
 	}
 }
 
-/* An unpopulated region never serves again, as its memory would no longer be zero. */
+/* A region that was made unpopulated never serves again, as its memory would no longer be zero; nor
+ * does one that lacks pages. */
 static bool is_surplus(const struct hoist__pool *pool, const struct hoist__pool_region *holder)
 {
-	return holder->region->options.unpopulated ||
+	return holder->region->options.unpopulated || holder->discarded != 0 ||
 	       atomic_load(&pool->empty_bytes) > pool->options.keep_bytes;
 }
 

@@ -97,7 +97,7 @@ void hoist__pool_stats(struct hoist__pool *pool, struct hoist__pool_stats *ret)
 	ret->pending_bytes = pending_bytes(pool);
 	size_t out = sum_shards(pool, ret);
 	pthread_mutex_lock(&pool->lock);
-	ret->reserved_bytes = pool->reserved;
+	ret->reserved_bytes = hoist__pool_held(pool);
 	ret->reserved_peak_bytes = pool->reserved_peak;
 	ret->n_regions = pool->n_regions;
 	ret->n_growths = pool->n_growths;
@@ -112,7 +112,7 @@ void hoist__pool_reset_peak(struct hoist__pool *pool)
 	const struct cache_sums sums = sum_caches(pool);
 	atomic_store(&pool->requested_peak, atomic_load(&pool->requested) + sums.requested);
 	pthread_mutex_lock(&pool->lock);
-	pool->reserved_peak = pool->reserved;
+	pool->reserved_peak = hoist__pool_held(pool);
 	pthread_mutex_unlock(&pool->lock);
 }
 
@@ -194,6 +194,7 @@ void hoist__pool_check(struct hoist__pool *pool)
 {
 	const struct hoist__pool_region *holder;
 	size_t reserved = 0;
+	size_t discarded = 0;
 	hoist__pool_lock_all(pool);
 	for (unsigned i = 0; i < pool->n_shards; i++)
 		for (unsigned j = 0; j < pool->n_classes; j++)
@@ -203,8 +204,11 @@ void hoist__pool_check(struct hoist__pool *pool)
 		for (size_t i = 0; i < holder->n_extents; i++)
 			hoist__spans_check(&holder->shard->spans, &holder->extents[i]->extent);
 		reserved += holder->region->bytes;
+		discarded += holder->discarded;
 	}
 	assert(reserved + pool->releasing == pool->reserved);
+	assert(discarded == pool->discarded);
 	(void)reserved;
+	(void)discarded;
 	hoist__pool_unlock_all(pool);
 }

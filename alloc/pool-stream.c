@@ -54,7 +54,8 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 		      struct hoist__dev_stream *stream)
 {
 	struct hoist__deferred *deferred;
-	HOIST__ASSERT(claim->requested != 0 && claim->allocated >= claim->requested);
+	HOIST__ASSERT(claim->requested != 0);
+	HOIST__ASSERT(claim->allocated + claim->discarded >= claim->requested);
 	int err = need_deferred(pool, &deferred);
 	if (err == 0)
 		err = hoist__deferred_push(deferred, address, claim->allocated, stream);
@@ -63,7 +64,7 @@ int hoist__pool_defer(struct hoist__pool *pool, uintptr_t address, const struct 
 		hoist__block_live(address, claim->requested, claim->used);
 		return hoist__fail_in(err, "freeing %#zx", (size_t)address);
 	}
-	hoist__count_free(pool, claim->requested);
+	hoist__count_free(pool, claim->requested - claim->discarded);
 	return 0;
 }
 

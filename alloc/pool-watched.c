@@ -180,10 +180,10 @@ int hoist__pool_watched_free(struct hoist__pool *pool, uintptr_t address,
 		return err;
 	trace(pool, "free", address, claim.requested, stream);
 	if (claim.used || on_stream) {
-		HOIST__ASSERT(claim.requested != 0 && claim.allocated >= claim.requested);
+		HOIST__ASSERT(claim.requested != 0);
 		err = defer(pool, raw, address, &claim, stream);
 	} else {
-		hoist__count_free(pool, claim.requested);
+		hoist__count_free(pool, claim.requested - claim.discarded);
 		if (pool->watch != NULL)
 			err = finish(pool, raw);
 		else

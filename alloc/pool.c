@@ -153,7 +153,7 @@ int hoist__pool_free_slow(struct hoist__pool *pool, uintptr_t address)
 		return err;
 	if (claim.used)
 		return hoist__pool_defer(pool, address, &claim, NULL);
-	hoist__count_free(pool, claim.requested);
+	hoist__count_free(pool, claim.requested - claim.discarded);
 	hoist__block_put(pool, address);
 	return 0;
 }

@@ -18,7 +18,8 @@
  * Files: these are one module, which shares the struct in pool-private.h and changes together:
  *
  *   pool-private.h, fast.h, magazine.[ch], pool.c, small.c, blocks.c, grow.c, reclaim.c,
- *   pool-create.c, pool-regions.c, pool-stats.c, pool-stream.c, pool-watched.c, pools.c
+ *   pool-create.c, pool-regions.c, pool-stats.c, pool-stream.c, pool-watched.c, pools.c,
+ *   discard.c
  *
  * All others are leaves around the module, each behind a header of its own and without
  * pool-private.h.  The module calls these:
@@ -148,6 +149,19 @@ int hoist__pool_release_captured(struct hoist__pool *pool);
 /* Tells all pools that @stream is about to be destroyed. */
 void hoist__pools_forget_stream(struct hoist__dev_stream *stream);
 
+/* The size of a page that the live block around @address can give back while the block lives; 0:
+ * the block cannot.  Only a block that has a region to itself can, if the pool mapped the region
+ * and nobody pinned it.  At debug levels above 0 no block can: a free fills the block. */
+size_t hoist__pool_page_bytes(struct hoist__pool *pool, uintptr_t address);
+
+/* Gives whole pages of a live block that can do so back to the system.  @address and @bytes are
+ * multiples of hoist__pool_page_bytes(), and no page goes back twice.  The bytes are nobody's from
+ * now on: ASan and Valgrind report who touches them.  Requested, allocated and reserved bytes, the
+ * limit and the budgets no longer count them.
+ * The free of the block ends the whole region, which never serves another block.
+ * Returns: 0; the failure of madvise(), and nothing has changed. */
+int hoist__pool_discard(struct hoist__pool *pool, uintptr_t address, size_t bytes);
+
 /* Finds the live block that contains @address; -ENOENT if none does. */
 int hoist__pool_find(struct hoist__pool *pool, uintptr_t address, struct hoist__block *ret);
 
@@ -177,7 +191,7 @@ struct hoist__pool_stats {
 	size_t allocated_bytes;	    /* by live blocks, with rounding */
 	size_t cached_bytes;	    /* in magazines */
 	size_t pending_bytes;	    /* in stream order, in quarantine */
-	size_t reserved_bytes;	    /* in regions */
+	size_t reserved_bytes;	    /* in regions, less what live blocks gave back */
 	size_t reserved_peak_bytes; /* since creation or the last peak reset */
 	size_t free_bytes;	    /* in free spans */
 	size_t largest_free_bytes;

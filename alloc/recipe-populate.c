@@ -11,30 +11,20 @@
 #include "alloc/recipe.h"
 #include "base/checked.h"
 #include "base/figure.h"
+#include "numa/processors.h"
 
-#define DEFAULT_THREADS 4
-
-/* Returns: how many CPUs this thread may use. */
-static uint64_t count_cpus(void)
-{
-	cpu_set_t set;
-	if (sched_getaffinity(0, sizeof set, &set) == 0)
-		return (uint64_t)CPU_COUNT(&set);
-	long n = sysconf(_SC_NPROCESSORS_ONLN); /* the machine has more CPUs than the set can
-						 * hold */
-	return n < 1 ? 1 : (uint64_t)n;
-}
-
-/* Returns: min(4, the CPUs that can be used for populating). */
+/* Returns: min(16, the CPUs that can be used for populating, the control group's quota of them). */
 static unsigned default_threads(const struct hoist__maker *maker)
 {
+	cpu_set_t set;
 	uint64_t n = 0;
 	for (size_t i = 0; maker->cpus != NULL && i < maker->topology->n_nodes; i++)
 		if (hoist__nodeset_has(maker->cpus, maker->topology->nodes[i].id))
 			n += maker->topology->nodes[i].n_cpus;
 	if (n == 0)
-		n = count_cpus();
-	return (unsigned)hoist__min_u64(DEFAULT_THREADS, n);
+		n = hoist__processors_allowed(&set);
+	n = hoist__min_u64(n, hoist__group_processors(""));
+	return (unsigned)hoist__min_u64(HOIST__PROCESSORS_POPULATE, n);
 }
 
 /* Chooses the nodes whose CPUs populate: all nodes asked for; only the first where the others are a

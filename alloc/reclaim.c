@@ -112,10 +112,11 @@ void hoist__pool_span_release(struct hoist__pool *pool, struct hoist__granule *s
 	size_t before = shard->spans.empty_bytes;
 	HOIST__ASSERT(hoist__pool_extent_of(extent)->pool == pool);
 	HOIST__ASSERT(atomic_load(&span->slab) == NULL && atomic_load(&span->state) == 0);
-	HOIST__ASSERT(span->kind == HOIST__SPAN_SLAB ||
-		      shard->large_bytes >= hoist__span_bytes(span));
+	/* A block that gave pages back had the region to itself. */
+	size_t left = hoist__span_bytes(span) - hoist__pool_extent_of(extent)->region->discarded;
+	HOIST__ASSERT(span->kind == HOIST__SPAN_SLAB || shard->large_bytes >= left);
 	if (span->kind == HOIST__SPAN_BLOCK)
-		shard->large_bytes -= hoist__span_bytes(span);
+		shard->large_bytes -= left;
 	struct hoist__extent *empty = hoist__spans_release(&shard->spans, span);
 	bool keep = empty == NULL || empty->keep;
 	const uintptr_t address = extent->base;
@@ -175,7 +176,7 @@ static bool over_soft_limit(struct hoist__pool *pool, size_t bytes)
 	if (soft == 0)
 		return false;
 	pthread_mutex_lock(&pool->lock);
-	bool over = bytes > soft || pool->reserved + pool->growing > soft - bytes;
+	bool over = bytes > soft || hoist__pool_held(pool) + pool->growing > soft - bytes;
 	pthread_mutex_unlock(&pool->lock);
 	return over;
 }
@@ -191,7 +192,7 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 	size_t limit = pool->options.soft_bytes != 0 ? pool->options.soft_bytes
 						     : pool->options.limit_bytes;
 	pthread_mutex_lock(&pool->lock);
-	size_t then = pool->reserved + pool->growing + pool->options.region_bytes;
+	size_t then = hoist__pool_held(pool) + pool->growing + pool->options.region_bytes;
 	pthread_mutex_unlock(&pool->lock);
 	return limit == 0 || then <= limit / 2;
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "alloc/recipe.h"
 #include "base/assert.h"
@@ -208,4 +209,22 @@ void hoist__region_destroy(struct hoist__region *region)
 	if (storage->taken_bytes != 0)
 		give_back(storage);
 	free(storage);
+}
+
+/* MADV_DONTNEED, as MADV_FREE keeps the pages until memory is short: until then they would count
+ * for the process and its control group.  Huge pages that are whole stay what they are under
+ * MADV_NOHUGEPAGE, which is only advice here. */
+int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes, bool first)
+{
+	uint64_t start = hoist__now_ns();
+	HOIST__ASSERT(region->options.kind == HOIST__MEMORY_HOST && !region->pinned);
+	HOIST__ASSERT(address >= region->base && bytes <= region->bytes &&
+		      address - region->base <= region->bytes - bytes);
+	if (first && region->pages == HOIST__PAGES_THP)
+		(void)madvise((void *)region->base, region->bytes, MADV_NOHUGEPAGE);
+	int err = madvise((void *)address, bytes, MADV_DONTNEED) == 0 ? 0 : -errno;
+	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
+	return err == 0 ? 0
+			: hoist__fail_errno(err, "giving %s of a region back",
+					    hoist__figure(bytes).text);
 }

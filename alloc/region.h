@@ -125,7 +125,8 @@ struct hoist__region_options {
 	enum hoist__prefer prefer;   /* MANAGED: which the driver is told */
 	int prefer_node;
 	bool unpopulated;                   /* HOST only: do not populate (nor verify) */
-	unsigned n_threads;          /* populating; 0: min(4, CPUs of the node) */
+	unsigned n_threads;          /* populating; 0: min(16, CPUs of the node, the control group's
+	                              * quota of them) */
 	size_t piece_bytes;          /* PINNED: 0: HOIST__PIECE_BYTES; SIZE_MAX: one piece, or fail.
 	                              * Rounded to 64 KiB */
 	uint64_t thp_floor;          /* bytes/s of each thread; 0: HOIST__THP_FLOOR */
@@ -162,6 +163,13 @@ size_t hoist__region_bound(const struct hoist__region_options *options);
 
 /* Takes NULL.  Pre: nothing uses the memory any more, the device included. */
 void hoist__region_destroy(struct hoist__region *region);
+
+/* Gives whole pages of a region of pageable host memory, which nobody else gave, back to the system.
+ * With the @first ones, the kernel is told to make no huge pages in the region any more: with huge
+ * pages it would fill the holes again.  Thread-safe over disjoint ranges.
+ * Returns: 0; -EINVAL (hugetlb pages, and a kernel before 5.18), -ENOMEM. */
+int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
+			  bool first);
 
 /* Populates [address, address+bytes) of an unpopulated region, from the calling thread.
  * Populates whole pages of the region's page kind.  Content that was never touched is zero, other

@@ -28,16 +28,17 @@ make() {
 	[ -e "$folder/$name/model.safetensors" ] ||
 		"$build/tests/mkcheckpoint" --shards 1 "$@" "$folder/$name"
 }
-two=2G one=1G equal=2048000000 n=100000
+two=2G one=1G equal=2048000000 n=100000 tiny=1000000
 if [ -n "${QUICK-}" ]; then
 	folder=$folder/quick
-	two=128M one=64M equal=20480000 n=1000
+	two=128M one=64M equal=20480000 n=1000 tiny=10000
 	mkdir -p "$folder/results"
 fi
 make 2g --bytes $two
 make 1g --bytes $one --seed 2
 make many --bytes $equal --tensors $n --equal
 make one --bytes $equal --tensors 1
+make tiny --bytes $((tiny * 64)) --tensors $tiny --equal
 make rows16k --bytes $one --tensors 8 --equal --columns 8192
 make rows128k --bytes $one --tensors 8 --equal --columns 65536
 sync
@@ -57,7 +58,8 @@ measure() {
 rm -f "$folder"/results/*.json
 model=model.safetensors
 measure load "$build/bench/load" --runs "$runs" --json - "$folder/2g/$model"
-measure many "$build/bench/many" --runs "$runs" --json - "$folder/many/$model" "$folder/one/$model"
+measure many "$build/bench/many" --runs "$runs" --json - "$folder/many/$model" "$folder/one/$model" \
+	"$folder/tiny/$model"
 measure slice "$build/bench/slice" --runs "$runs" --json - "$folder/rows16k/$model" \
 	"$folder/rows128k/$model"
 measure save "$build/bench/save" --runs "$runs" --json - "$folder/2g/$model"

@@ -179,9 +179,20 @@ static int prepare(struct bench_file *file, bool hot)
 
 /* --- one load --- */
 
-static int drive(hoist_load *load)
+/* Does some of the work.  True: the load has ended. */
+static bool step(hoist_load *load, bool streams)
 {
-	while (hoist_load_step(load, STEP_NS) == 0) {
+	if (!streams)
+		return hoist_load_step(load, STEP_NS) != 0;
+	hoist_load_item item = {.size = sizeof item};
+	int got = hoist_load_next(load, STEP_NS, &item);
+	hoist_buffer_unref(item.buffer);
+	return got != 1 && got != -ETIMEDOUT;
+}
+
+static int drive(hoist_load *load, bool streams)
+{
+	while (!step(load, streams)) {
 		if (interrupted())
 			hoist_load_cancel(load);
 	}
@@ -196,19 +207,24 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 {
 	void *touched = NULL;
 	hoist_load *load = NULL;
+	const bool streams = way->window_bytes > 0;
+	const bool own = way->n_targets == 0;
 	const hoist_load_options options = {
 		.size = sizeof options,
-		.device = device,
+		.device = own ? device : NULL,
 		.engine = way->engine,
 		.io = way->io,
 		.budget = budget,
-		.tensors = file->names,
-		.n_tensors = file->n_names,
-		.flags = HOIST_LOAD_CALLER_DRIVEN,
-		.slices = file->n_slices > 0 ? &file->slice : NULL,
-		.n_slices = file->n_slices,
+		.tensors = own ? file->names : NULL,
+		.n_tensors = own ? file->n_names : 0,
+		.flags = HOIST_LOAD_CALLER_DRIVEN | (streams ? HOIST_LOAD_STREAM : 0),
+		.slices = own && file->n_slices > 0 ? &file->slice : NULL,
+		.n_slices = own ? file->n_slices : 0,
 		.chunk_bytes = way->chunk_bytes,
 		.depth = way->depth,
+		.window_bytes = way->window_bytes,
+		.targets = way->targets,
+		.n_targets = way->n_targets,
 	};
 	int status = prepare(file, way->hot);
 	/* Memory is touched after prepare(): else the file's pages would take that memory. */
@@ -221,7 +237,7 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 	int err = hoist_load_start(file->checkpoint, &options, &load);
 	if (err != 0)
 		return fail_call(err);
-	status = drive(load);
+	status = drive(load, streams);
 	*seconds = clock_seconds() - begin;
 	*report = (hoist_load_report){.size = sizeof *report};
 	if (status == STATUS_OK && hoist_load_get_report(load, report) != 0)

@@ -25,6 +25,9 @@ struct bench_way {
 	bool hot;
 	size_t chunk_bytes; /* 0: the library's choice; likewise */
 	unsigned depth;
+	size_t window_bytes; /* above 0: tensors are taken one by one, and dropped */
+	const hoist_load_target *const *targets; /* in place of the device and what is selected */
+	size_t n_targets;
 };
 
 struct bench_file {

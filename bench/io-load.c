@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hoist bench load: whole loads, by either engine, cold and hot, to each device that is asked for.
+/* hoist bench load: whole loads, by either engine, cold and hot, to each device that is asked for;
+ * beside one, tensors one by one, and several targets.
  * The contract is in request.h.
  * Subjects alternate; figures are medians.  A load to the host goes to fresh memory. */
 #include "config.h"
@@ -14,6 +15,7 @@
 #include "bench/request.h"
 #include "bench/plot.h"
 #include "bench/results.h"
+#include "bench/io-give.h"
 #include "bench/io-save.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
@@ -237,6 +239,10 @@ static int run(struct bench *bench)
 		bench->request->quick ? bench_file_select(&bench->file, QUICK_BYTES) : STATUS_OK;
 	if (status == STATUS_OK)
 		status = measure_all(bench);
+	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++)
+		status = bench_give(&bench->file, bench->devices[device],
+				    hoist_device_spec(bench->devices[device]), bench->runs,
+				    &bench->results);
 	if (status == STATUS_OK && bench->request->save)
 		status = bench_save(bench->request, &bench->file, bench->devices[0], bench->runs,
 				    &bench->results);

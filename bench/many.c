@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* many MANY ONE - a checkpoint of very many tensors beside one of as many bytes in one tensor: what
- * a tensor costs.
+/* many MANY ONE [TINY] - a checkpoint of very many tensors beside one of as many bytes in one
+ * tensor: what a tensor costs.
  *
  *   opening     MANY is opened, and each of its tensors asked for, in one process; its header hot
  *   loading     both, to the host, cold and hot, each in a process of its own, into fresh memory;
  *               hoist_load_start() until hoist_load_wait() is back
+ *   streaming   the same two, each tensor taken with hoist_load_next() and dropped
  *   buffers     then all are handed out, and given back
+ *   tiny        a million tensors of 64 bytes, hot, to an emulated device and to the host in turn:
+ *               the time, and how many copies the driver makes for each slot
  *
  *   tests/mkcheckpoint --bytes 2048000000 --tensors 100000 --equal FOLDER    makes MANY
- *   tests/mkcheckpoint --bytes 2048000000 --tensors 1 FOLDER                 makes ONE */
+ *   tests/mkcheckpoint --bytes 2048000000 --tensors 1 FOLDER                 makes ONE
+ *   tests/mkcheckpoint --bytes 64000000 --tensors 1000000 --equal FOLDER     makes TINY */
 #include "config.h"
 
 #include "bench/bench.h"
@@ -16,8 +20,8 @@
 
 #include <stdio.h>
 
-static const char usage[] =
-	"usage: many [--runs N] [--json PATH] MANY.safetensors ONE.safetensors\n";
+static const char usage[] = "usage: many [--runs N] [--json PATH] MANY.safetensors ONE.safetensors "
+			    "[TINY.safetensors]\n";
 
 static double open_and_list(const char *path)
 {
@@ -59,16 +63,26 @@ static double hand_out(const char *path)
 	return seconds;
 }
 
-static void compare(struct results *results, const struct bench_args *args, int hot)
+/* Where the rows of one comparison stand, and its bar. */
+struct comparison {
+	const char *work;
+	int hot;
+	int streams;
+	double most; /* the time of many tensors, in that of one */
+};
+
+static void compare(struct results *results, const struct bench_args *args,
+		    const struct comparison *comparison)
 {
-	const char *work = hot ? "many tensors to host, hot" : "many tensors to host, cold";
 	struct samples seconds[2] = {{.n = 0}, {.n = 0}};
 	double bytes[2] = {0, 0};
 	struct once_result result;
 	for (size_t i = 0; i < args->n_runs; i++) {
 		for (int j = 0; j < 2; j++) {
-			const struct once_options how = {
-				.path = args->operands[j], .device = "cpu", .hot = hot};
+			const struct once_options how = {.path = args->operands[j],
+							 .device = "cpu",
+							 .hot = comparison->hot,
+							 .streams = comparison->streams};
 			once_load(&how, &result);
 			samples_add(&seconds[j], result.seconds);
 			bytes[j] = (double)result.report.bytes;
@@ -77,10 +91,43 @@ static void compare(struct results *results, const struct bench_args *args, int 
 	/* The two files may differ by some bytes, so the times for a byte are compared. */
 	double many = samples_median(&seconds[0]) / bytes[0];
 	double one = samples_median(&seconds[1]) / bytes[1];
-	results_rates(results, work, "many tensors", bytes[0], &seconds[0]);
-	results_rates(results, work, "one tensor", bytes[1], &seconds[1]);
-	results_ratio(results, work, 1, "one tensor", one / many);
-	results_bar(results, work, "time / one tensor's", many / one, "x", false, 1.1);
+	results_rates(results, comparison->work, "many tensors", bytes[0], &seconds[0]);
+	results_rates(results, comparison->work, "one tensor", bytes[1], &seconds[1]);
+	results_ratio(results, comparison->work, 1, "one tensor", one / many);
+	results_bar(results, comparison->work, "time / one tensor's", many / one, "x", false,
+		    comparison->most);
+}
+
+static void load_tiny(struct results *results, const struct bench_args *args)
+{
+	static const char work[] = "tiny tensors, hot, to an emulated device";
+	const char *path = args->operands[2];
+	const struct once_options ways[] = {
+		{.path = path,
+		 .device = "cuda:0",
+		 .hot = 1,
+		 .emulate = "cuda:1",
+		 .emulated_resident = 8 * bench_file_bytes(path)},
+		{.path = path, .device = "cpu", .hot = 1},
+	};
+	struct samples seconds[2] = {{.n = 0}, {.n = 0}};
+	struct once_result result[2];
+	for (size_t i = 0; i < args->n_runs; i++) {
+		for (int j = 0; j < 2; j++) {
+			once_load(&ways[j], &result[j]);
+			samples_add(&seconds[j], result[j].seconds);
+		}
+	}
+	/* Each chunk is one read into one slot. */
+	double copies = (double)result[0].report.n_copies;
+	double slots = (double)result[0].report.n_reads;
+	results_samples(results, work, "the host", "s", &seconds[1]);
+	results_value(results, work, "copies", copies, "");
+	results_value(results, work, "slots", slots, "");
+	results_ratio(results, work, 1, "the host",
+		      samples_median(&seconds[1]) / samples_median(&seconds[0]));
+	results_bar(results, work, "time", samples_median(&seconds[0]), "s", false, 0.6);
+	results_bar(results, work, "copies / slot", copies / slots, "x", false, 1.1);
 }
 
 int main(int argc, char **argv)
@@ -88,7 +135,7 @@ int main(int argc, char **argv)
 	struct bench_args args = {.n_runs = 5};
 	struct samples opening = {.n = 0};
 	struct samples handing = {.n = 0};
-	bench_parse(argc, argv, usage, 2, 2, NULL, &args);
+	bench_parse(argc, argv, usage, 2, 3, NULL, &args);
 	struct results results;
 	results_create("many", &results);
 	for (size_t i = 0; i < args.n_runs; i++) {
@@ -98,8 +145,15 @@ int main(int argc, char **argv)
 	results_samples(&results, "many tensors", "buffers handed out", "ms", &handing);
 	results_bar(&results, "many tensors", "opened and listed", samples_median(&opening), "ms",
 		    false, 150);
-	compare(&results, &args, 0);
-	compare(&results, &args, 1);
+	static const struct comparison comparisons[] = {
+		{"many tensors to host, cold", 0, 0, 1.1},
+		{"many tensors to host, hot", 1, 0, 1.1},
+		{"many tensors to host, streamed, hot", 1, 1, 1.2},
+	};
+	for (size_t i = 0; i < sizeof comparisons / sizeof comparisons[0]; i++)
+		compare(&results, &args, &comparisons[i]);
+	if (args.n_operands == 3)
+		load_tiny(&results, &args);
 	bench_print(&results, args.json);
 	return 0;
 }

@@ -22,6 +22,16 @@ static hoist_device *open_device(const char *spec)
 	return device;
 }
 
+/* Takes each tensor as soon as it has arrived. */
+static void take_all(hoist_load *load, const char *path)
+{
+	hoist_load_item item = {.size = sizeof item};
+	int rc;
+	while ((rc = hoist_load_next(load, UINT64_MAX, &item)) == 1)
+		hoist_buffer_unref(item.buffer);
+	bench_must(rc, "streaming", path);
+}
+
 static void load(const char *path, hoist_checkpoint *checkpoint,
 		 const hoist_load_options *load_options, struct once_result *result)
 {
@@ -29,6 +39,8 @@ static void load(const char *path, hoist_checkpoint *checkpoint,
 	double cpu = bench_cpu_seconds();
 	double begin = clock_seconds();
 	bench_must(hoist_load_start(checkpoint, load_options, &load), "loading", path);
+	if ((load_options->flags & HOIST_LOAD_STREAM) != 0)
+		take_all(load, path);
 	bench_must(hoist_load_wait(load), "loading", path);
 	result->seconds = clock_seconds() - begin;
 	result->cpu_seconds = bench_cpu_seconds() - cpu;
@@ -65,6 +77,37 @@ static void prepare(const struct once_options *options)
 	bench_touch_memory((size_t)bench_file_bytes(options->path));
 }
 
+/* Loads into fresh memory, and then into the buffers of that load. */
+static void load_in_place(const struct once_options *options, hoist_checkpoint *checkpoint,
+			  const hoist_load_options *fresh, struct once_result *result)
+{
+	hoist_load *load_before = NULL;
+	bench_must(hoist_load_start(checkpoint, fresh, &load_before), "loading", options->path);
+	bench_must(hoist_load_wait(load_before), "loading", options->path);
+	size_t n = hoist_load_n_tensors(load_before);
+	hoist_load_into *into = calloc(n, sizeof *into);
+	if (into == NULL)
+		bench_fail("no memory");
+	for (size_t i = 0; i < n; i++) {
+		hoist_tensor_info info = {.size = sizeof info};
+		size_t which = 0;
+		bench_must(hoist_load_tensor(load_before, i, &which, &into[i].buffer),
+			   "a buffer of", options->path);
+		bench_must(hoist_checkpoint_tensor(checkpoint, which, &info), "listing",
+			   options->path);
+		into[i].tensor = info.name;
+	}
+	hoist_load_destroy(load_before);
+	hoist_load_options again = *fresh;
+	again.into = into;
+	again.n_into = n;
+	prepare(options);
+	load(options->path, checkpoint, &again, result);
+	for (size_t i = 0; i < n; i++)
+		hoist_buffer_unref(into[i].buffer);
+	free(into);
+}
+
 /* A resource that keeps the destination of one load for the next. */
 static hoist_memory *memory_that_is_kept(const struct once_options *options)
 {
@@ -97,14 +140,17 @@ static void in_child(const void *argument, void *ret)
 		.engine = options->engine,
 		.slices = options->slices,
 		.n_slices = options->n_slices,
+		.flags = options->streams ? HOIST_LOAD_STREAM : 0,
 	};
 	if (options->warm_ups > 0 && strcmp(options->device, "cpu") == 0)
 		load_options.memory = memory_that_is_kept(options);
-	for (int i = 0; i <= options->warm_ups; i++) {
+	for (int i = 0; i <= options->warm_ups && !options->in_place; i++) {
 		if (i > 0)
 			prepare(options);
 		load(options->path, checkpoint, &load_options, result);
 	}
+	if (options->in_place)
+		load_in_place(options, checkpoint, &load_options, result);
 	hoist_memory_unref(load_options.memory);
 	hoist_checkpoint_close(checkpoint);
 	hoist_device_unref(device);

@@ -15,6 +15,9 @@ struct once_options {
 		       * which a resource keeps (cpu), or the device's pool, serves again */
 	int raw;      /* as a file of bytes, whatever it is */
 	int follow_links; /* out of the checkpoint's folder */
+	int in_place; /* a load into fresh memory comes first, and is not measured: the measured one
+		       * reads into its buffers */
+	int streams;  /* tensors are taken one by one and dropped, until none is left */
 	const hoist_load_slice *slices;
 	size_t n_slices;
 	const char *emulate;	    /* HOIST_EMULATE for the child; NULL: as it is */
@@ -23,7 +26,8 @@ struct once_options {
 };
 
 struct once_result {
-	double seconds;		  /* from hoist_load_start() until hoist_load_wait() is back */
+	double seconds; /* from hoist_load_start() until hoist_load_wait() is back; `streams`: or
+			 * until the last tensor was dropped */
 	double cpu_seconds;	  /* of the process meanwhile */
 	double whole_cpu_seconds; /* of the whole process, its end included */
 	hoist_load_report report;

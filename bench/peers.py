@@ -1,184 +1,48 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""peers.py FILE - loading a safetensors file to host memory: hoist beside other loaders.
+"""peers.py FILE - loading a safetensors file: hoist beside other loaders.
 
-What it needs, in a virtual environment of yours (torch, which some loaders need, is large;
-its CPU build will do):
+To host memory, or with --device cuda:N to a GPU.  What it needs, in a virtual environment of yours
+(torch, which some loaders need, is large; its CPU build will do for host memory):
 
     python3 -m venv VENV
-    VENV/bin/pip install numpy safetensors torch fastsafetensors runai-model-streamer
+    VENV/bin/pip install numpy safetensors torch fastsafetensors runai-model-streamer instanttensor
     VENV/bin/python bench/peers.py --library BUILD/lib/.libs/libhoist.so MODEL.safetensors
+    VENV/bin/python bench/peers.py --library ... --device cuda:0 --memory /dev/shm MODEL.safetensors
 
-Every loader must end with all bytes of all tensors in host memory.  Those that map the file
-(safetensors, numpy.memmap) have got nothing by then, so their tensors are summed up, as little work as
-touching every byte takes.  Beside them stands the better of two ways of hoist's with that sum: a load, and maps
-of the file (HOIST_IO_MAP), which are what these peers have.  hoist is called through ctypes, in process.  Each load is a process of its own, which imports what it needs before the clock
-starts; loaders alternate; figures are medians.  Cold: the file is dropped from the page cache
-(posix_fadvise) and that is verified; hot: it is read before.  Just before each load as much memory is given
-back as it takes, since a virtual machine's host makes the first touch of idle memory slow.
+Every loader must end with all bytes of all tensors where they are wanted; peers_load.py has the loaders.
+In host memory, those that map the file (safetensors, numpy.memmap) have got nothing by then, so their
+tensors are summed up, as little work as touching every byte takes.  Beside them stands the best of three
+ways of hoist's with that sum: a load, maps of the file (HOIST_IO_MAP), which are what these peers have, and
+a load that maps what is cached and reads the rest (HOIST_IO_ADAPTIVE).
+On a GPU the clock stops when the device has been waited for; "pinned copy" is the rate of the bus: as many
+bytes from pinned memory that is used again and again.
+
+hoist is called through ctypes, in process.  Each load is a process of its own, which imports what it needs
+and makes the device's context before the clock starts; a round has each loader once, in an order that
+rotates, one at a time; the round's processes import side by side.  Figures are medians.  After the first load
+of each the tensors are compared with the file, outside of the clock: a loader with another byte, or
+another set of names, ends the program (hoist) or is not measured (a peer).  Cold: the file is dropped from the
+page cache (posix_fadvise) and that is verified; hot: it is read before; memory: a copy in --memory, a tmpfs.  Just
+before each load as much memory is given back as it takes, since a virtual machine's host makes the first
+touch of idle memory slow.
 """
 import argparse
+import contextlib
 import ctypes
 import json
 import mmap
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
-
-def must(library, rc):
-    if rc < 0:
-        library.hoist_error.restype = ctypes.c_char_p
-        sys.exit("hoist: " + library.hoist_error().decode(errors="replace"))
-
-
-class LoadOptions(ctypes.Structure):
-    """As far as they are needed: what is beyond `size` are defaults."""
-    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_void_p),
-                ("stream", ctypes.c_void_p), ("engine", ctypes.c_int), ("io", ctypes.c_int)]
-
-
-IO_AUTO, IO_MAP = 0, 3
-
-
-class Hoist:
-    """The library's calls for one load to the CPU."""
-
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        out = ctypes.POINTER(ctypes.c_void_p)
-        for name, arguments, result in (
-                ("checkpoint_open", [ctypes.c_char_p, ctypes.c_uint, out], ctypes.c_int),
-                ("load_start", [pointer, pointer, out], ctypes.c_int),
-                ("load_wait", [pointer], ctypes.c_int),
-                ("load_n_tensors", [pointer], size),
-                ("load_tensor", [pointer, size, ctypes.POINTER(size), out], ctypes.c_int),
-                ("buffer_data", [pointer], pointer),
-                ("buffer_bytes", [pointer], size)):
-            function = getattr(self.library, "hoist_" + name)
-            function.argtypes, function.restype = arguments, result
-
-    def load(self, path, io):
-        """The address and the bytes of each tensor."""
-        call, void = self.library, ctypes.c_void_p
-        checkpoint, load = void(), void()
-        must(call, call.hoist_checkpoint_open(path.encode(), 0, ctypes.byref(checkpoint)))
-        options = LoadOptions(size=ctypes.sizeof(LoadOptions), io=io)
-        must(call, call.hoist_load_start(checkpoint, ctypes.byref(options), ctypes.byref(load)))
-        must(call, call.hoist_load_wait(load))
-        tensors = []
-        for i in range(call.hoist_load_n_tensors(load)):
-            which, buffer = ctypes.c_size_t(), void()
-            must(call, call.hoist_load_tensor(load, i, ctypes.byref(which), ctypes.byref(buffer)))
-            tensors.append((call.hoist_buffer_data(buffer), call.hoist_buffer_bytes(buffer)))
-        return tensors
-
-
-def add_up(numpy, arrays):
-    """Touches every byte: 64-bit words are summed as they lie in memory."""
-    total = 0
-    for array in arrays:
-        words = len(array) // 8 * 8
-        if array.ctypes.data % 8 == 0:
-            total += int(array[:words].view(numpy.uint64).sum())
-        else:
-            total += int(array.sum(dtype=numpy.uint64))
-    return total
-
-
-def run_hoist(arguments, io, touch):
-    import numpy
-    hoist = Hoist(arguments.library)
-
-    def load():
-        tensors = hoist.load(arguments.file, io)
-        if touch:
-            add_up(numpy, [numpy.ctypeslib.as_array(
-                ctypes.cast(data, ctypes.POINTER(ctypes.c_uint8)), (n,))
-                for data, n in tensors if n > 0])
-        return sum(n for _, n in tensors)
-    return load
-
-
-def flat(torch, tensor):
-    return tensor.contiguous().view(-1).view(torch.uint8).numpy()
-
-
-def run_safetensors(arguments):
-    import numpy
-    import torch
-    from safetensors.torch import load_file
-
-    def load():
-        tensors = load_file(arguments.file)
-        arrays = [flat(torch, t) for t in tensors.values()]
-        add_up(numpy, arrays)
-        return sum(len(a) for a in arrays)
-    return load
-
-
-def run_fastsafetensors(arguments):
-    import torch
-    from fastsafetensors import SafeTensorsFileLoader, SingleGroup
-
-    def load():
-        loader = SafeTensorsFileLoader(SingleGroup(), torch.device("cpu"), nogds=True)
-        loader.add_filenames({0: [arguments.file]})
-        buffers = loader.copy_files_to_device()
-        done = 0
-        for name in loader.get_keys():
-            tensor = buffers.get_tensor(name)
-            done += tensor.numel() * tensor.element_size()
-        return done
-    return load
-
-
-def run_runai(arguments):
-    from runai_model_streamer import SafetensorsStreamer
-
-    def load():
-        done = 0
-        with SafetensorsStreamer() as streamer:
-            streamer.stream_file(arguments.file)
-            kept = []
-            for _, tensor in streamer.get_tensors():
-                kept.append(tensor)
-                done += tensor.numel() * tensor.element_size()
-        return done
-    return load
-
-
-def run_memmap(arguments):
-    import numpy
-
-    def load():
-        whole = numpy.memmap(arguments.file, dtype=numpy.uint8, mode="r")
-        header = int.from_bytes(whole[:8].tobytes(), "little")
-        table = json.loads(whole[8:8 + header].tobytes())
-        done = 0
-        arrays = []
-        for name, entry in table.items():
-            if name != "__metadata__":
-                begin, end = entry["data_offsets"]
-                arrays.append(whole[8 + header + begin:8 + header + end])
-                done += end - begin
-        add_up(numpy, arrays)
-        return done
-    return load
-
-
-LOADERS = {
-    "hoist": lambda a: run_hoist(a, IO_AUTO, False),
-    "hoist, summed up": lambda a: run_hoist(a, IO_AUTO, True),
-    "hoist, maps, summed up": lambda a: run_hoist(a, IO_MAP, True),
-    "safetensors, summed up": run_safetensors,
-    "numpy.memmap, summed up": run_memmap,
-    "fastsafetensors (cpu, nogds)": run_fastsafetensors,
-    "runai-model-streamer": run_runai,
-}
+sys.dont_write_bytecode = True  # into the sources
+from peers_load import Hoist, PINNED_COPY, loaders_to, read_header
 
 
 def resident(path):
@@ -218,17 +82,43 @@ def prepare(path, hot):
                  f"{'hot' if hot else 'cold'}")
 
 
+# --- one load, in a process of its own ---
+
+def compare(path, arrays):
+    """What is wrong with the tensors, or None."""
+    import numpy
+    header = read_header(path)
+    whole = numpy.memmap(path, dtype=numpy.uint8, mode="r")
+    for name, array in arrays:
+        if name not in header:
+            return f"a tensor {name} that the file has not, or twice"
+        begin, end = header.pop(name)
+        if not numpy.array_equal(array, whole[begin:end]):
+            return f"the bytes of {name} are not those of the file"
+    return f"{len(header)} tensors are missing" if header else None
+
+
+def wait_for_parent():
+    if not sys.stdin.readline():
+        sys.exit("the parent has ended")
+
+
 def child(arguments):
-    load = LOADERS[arguments.child](arguments)
+    """Answers each line from the parent with one."""
+    load, arrays = loaders_to(arguments.device)[arguments.child](arguments)
+    print("imported", flush=True)
+    wait_for_parent()
     prepare(arguments.file, arguments.hot)
     print("ready", flush=True)
-    sys.stdin.readline()
+    wait_for_parent()
     cpu = time.process_time()
     begin = time.perf_counter()
-    done = load()
+    result = load()
     seconds = time.perf_counter() - begin
-    print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "bytes": done}))
-    sys.stdout.flush()
+    cpu = time.process_time() - cpu
+    wrong = compare(arguments.file, arrays(result)) if arguments.compare and arrays else None
+    done = sum(end - begin for begin, end in read_header(arguments.file).values())
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "bytes": done, "wrong": wrong}), flush=True)
     os._exit(0)  # what loaders do at their end is not measured
 
 
@@ -241,70 +131,137 @@ def keep_memory(size):
     return memory
 
 
-def run_child(arguments, name, hot):
-    command = [sys.executable, os.path.abspath(__file__), "--library", arguments.library,
-               "--child", name, arguments.file] + (["--hot"] if hot else [])
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        kept = keep_memory(os.path.getsize(arguments.file) * 5 // 4)
-        first = process.stdout.readline()
-        kept.close()
+MOST_SECONDS = 300
+
+
+class Child:
+    """The process of one loader, for one load."""
+
+    def __init__(self, arguments, name, path, hot, first):
+        command = [sys.executable, os.path.abspath(__file__), "--library", arguments.library,
+                   "--device", arguments.device, "--child", name, path]
+        command += ["--hot"] * hot + ["--compare"] * first
+        self.path = path
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, text=True)
+
+    def ask(self, line):
+        """Sends the line, unless it is empty.  Returns the answer, or "" if the process has ended."""
+        timer = threading.Timer(MOST_SECONDS, self.process.kill)
+        timer.start()
         try:
-            output, errors = process.communicate("go\n", timeout=300)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return None, "it took more than 300 s"
-    if first.strip() != "ready" or process.returncode != 0:
-        lines = errors.strip().splitlines()
-        return None, lines[-1] if lines else f"status {process.returncode}"
-    return json.loads(output.strip().splitlines()[-1]), None
+            if line:
+                print(line, file=self.process.stdin, flush=True)
+            for answer in self.process.stdout:  # a loader may say something, too
+                if answer.startswith(("imported", "ready", "{")):
+                    return answer
+            return ""
+        except BrokenPipeError:
+            return ""
+        finally:
+            timer.cancel()
+
+    def measure(self):
+        """The result, or None and the reason."""
+        result = None
+        if self.ask("prepare"):
+            kept = keep_memory(os.path.getsize(self.path) * 5 // 4)
+            kept.close()
+            result = self.ask("go")
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
+        status = self.process.wait()
+        if not result:
+            return None, self.last_words() or f"status {status}"
+        result = json.loads(result)
+        return (None, result["wrong"]) if result["wrong"] else (result, None)
+
+    def last_words(self):
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        return lines[-1] if lines else None
 
 
-def measure(arguments, hot, missing):
-    found = {name: [] for name in LOADERS}
-    for run in range(arguments.runs):
-        names = list(LOADERS)
-        for name in names[run % len(names):] + names[:run % len(names)]:
-            if name in missing:
-                continue
-            result, reason = run_child(arguments, name, hot)
-            if result is None:
-                missing[name] = reason
-                if name.startswith("hoist"):
-                    sys.exit(f"{name}: {reason}")
-            else:
-                found[name].append(result)
-    return {name: samples for name, samples in found.items() if samples}
+def measure_round(arguments, run, work, found, missing):
+    path, hot = work
+    names = [name for name in loaders_to(arguments.device) if name not in missing]
+    names = names[run % len(names):] + names[:run % len(names)]
+    children = {name: Child(arguments, name, path, hot, run == 0) for name in names}
+    for process in children.values():
+        process.ask("")
+    for name, process in children.items():
+        result, reason = process.measure()
+        if result is not None:
+            found.setdefault(name, []).append(result)
+        elif name.startswith("hoist"):
+            sys.exit(f"{name}: {reason}")
+        else:
+            missing[name] = reason
+            found.pop(name, None)
 
 
-def row_of(work, subject, values, unit, bar=None):
+def measure(arguments, works, missing):
+    """For each work, for each loader: its results."""
+    results = {}
+    for title, work in works.items():
+        found = {}
+        for run in range(arguments.runs):
+            measure_round(arguments, run, work, found, missing)
+        results[title] = found
+    return results
+
+
+# --- the results ---
+
+def row_of(work, subject, values, unit, emulated, bar=None):
     """As bench/results.h has them."""
     value = statistics.median(values)
     more = unit != "s/GiB"
     met = None if bar is None else value >= bar if more else value <= bar
     return {"work": work, "threads": 1, "subject": subject, "value": value, "unit": unit,
-            "least": min(values), "most": max(values), "runs": len(values), "emulated": False,
+            "least": min(values), "most": max(values), "runs": len(values), "emulated": emulated,
             "bar": bar, "more": more, "met": met}
 
 
-def report(results, missing, as_json):
+def bar_of(name, hot):
+    """The least ratio of hoist's rate to the other one.  The bus is no peer of a disk's."""
+    if name == PINNED_COPY:
+        return 0.95 if hot else None
+    return 1.0
+
+
+def rows_of(work, hot, found, emulated):
+    """Rows, ratios and rows that have bars."""
+    rows, ratios, bars, rate = [], [], [], {}
+    for name, samples in found.items():
+        rows.append(row_of(work, name, [s["bytes"] / s["seconds"] / 1e9 for s in samples],
+                           "GB/s", emulated))
+        rate[name] = rows[-1]["value"]
+        rows.append(row_of(work, name + ", CPU",
+                           [s["cpu"] / s["bytes"] * (1 << 30) for s in samples], "s/GiB",
+                           emulated))
+    for name in rate:
+        if name.startswith("hoist"):
+            continue
+        own = rate["hoist"]
+        if name.endswith("summed up"):
+            own = max(rate["hoist, summed up"], rate["hoist, maps, summed up"],
+                      rate["hoist, adaptive, summed up"])
+        ratios.append({"work": work, "threads": 1, "against": name, "ratio": own / rate[name]})
+        bars.append(row_of(work, "rate / " + name, [own / rate[name]], "x", emulated,
+                           bar_of(name, hot)))
+    return rows, ratios, bars
+
+
+def report(works, results, missing, emulated, as_json):
     rows, ratios, bars = [], [], []
     for work, found in results.items():
-        rate = {}
-        for name, samples in found.items():
-            rows.append(row_of(work, name, [s["bytes"] / s["seconds"] / 1e9 for s in samples],
-                               "GB/s"))
-            rate[name] = rows[-1]["value"]
-            rows.append(row_of(work, name + ", CPU",
-                               [s["cpu"] / s["bytes"] * (1 << 30) for s in samples], "s/GiB"))
-        for name in rate:
-            if name.startswith("hoist"):
-                continue
-            own = rate["hoist"]
-            if name.endswith("summed up"):
-                own = max(rate["hoist, summed up"], rate["hoist, maps, summed up"])
-            ratios.append({"work": work, "threads": 1, "against": name, "ratio": own / rate[name]})
-            bars.append(row_of(work, "rate / " + name, [own / rate[name]], "x", 1.0))
+        more = rows_of(work, works[work][1], found, emulated)
+        rows += more[0]
+        ratios += more[1]
+        bars += more[2]
     if as_json:
         print(json.dumps({"bench": "peers", "rows": rows + bars, "ratios": ratios,
                           "missing": [{"subject": n, "reason": r} for n, r in missing.items()]},
@@ -314,26 +271,54 @@ def report(results, missing, as_json):
     for row in rows + bars:
         bar = "" if row["bar"] is None else \
             f"  at least {row['bar']:g}: {'met' if row['met'] else 'NOT MET'}"
+        bar += "  emulated" * row["emulated"]
         print(f"{row['work']:40} {row['subject']:34} {row['value']:12.4g}  {row['unit']}{bar}")
     for name, reason in missing.items():
         print(f"not measured: {name}: {reason}")
 
 
+def works_of(arguments, missing, stack):
+    """For each work's title: the file, and whether it is hot."""
+    there = "host" if arguments.device == "cpu" else arguments.device
+    works = {f"cold file to {there}": (arguments.file, False),
+             f"hot file to {there}": (arguments.file, True)}
+    if arguments.memory:
+        title = f"file in memory to {there}"
+        if shutil.disk_usage(arguments.memory).free < os.path.getsize(arguments.file):
+            missing[title] = f"{arguments.memory} has no room"
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=arguments.memory))
+            works[title] = (shutil.copy(arguments.file, folder), True)
+    return works
+
+
+def device_spec(text):
+    if text != "cpu" and not (text.startswith("cuda:") and text[5:].isdigit()):
+        raise argparse.ArgumentTypeError(f"{text} is neither cpu nor cuda:N")
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True, help="libhoist.so")
+    parser.add_argument("--device", type=device_spec, default="cpu", help="cpu or cuda:N (cpu)")
+    parser.add_argument("--memory", metavar="FOLDER", help="a tmpfs: loads from a copy there, too")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--hot", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--compare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("file")
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments)
+    hoist = Hoist(arguments.library)
+    emulated = hoist.emulated(arguments.device)
     missing = {}
-    results = {"cold file to host": measure(arguments, False, missing),
-               "hot file to host": measure(arguments, True, missing)}
-    report(results, missing, arguments.json)
+    with contextlib.ExitStack() as stack:
+        works = works_of(arguments, missing, stack)
+        results = measure(arguments, works, missing)
+    report(works, results, missing, emulated, arguments.json)
 
 
 if __name__ == "__main__":

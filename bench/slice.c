@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* slice FILE... - a tensor-parallel slice, rank 3 of 8, of every tensor, along either axis, against
- * reading as many bytes that lie together (of the same file, as one tensor of its bytes).
+ * reading as many bytes that lie together (of the same file, as one tensor of its bytes).  Where
+ * the file is hot, the slice along axis 1 also stands beside a pread for each row, by two threads.
  *
  * To the host, into fresh memory, each in a process of its own; cold and hot.  All tensors must
  * have rank 2 and extents that are multiples of 8: tests/mkcheckpoint --bytes 2G --tensors 16
@@ -9,6 +10,7 @@
 #include "config.h"
 
 #include "bench/bench.h"
+#include "bench/hot.h"
 #include "bench/once.h"
 
 #include <stdio.h>
@@ -51,11 +53,27 @@ static const char *folder_of(const char *path)
 	return name;
 }
 
+/* The rows of the slice along axis 1.  All tensors are of one shape and follow each other. */
+static void find_rows(const char *path, struct hot_rows *rows)
+{
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_tensor_info first = {.size = sizeof first};
+	bench_must(hoist_checkpoint_open(path, 0, &checkpoint), "opening", path);
+	bench_must(hoist_checkpoint_tensor(checkpoint, 0, &first), "asking", path);
+	rows->stride = first.bytes / (uint64_t)first.shape[0];
+	rows->bytes = (size_t)(rows->stride / N_RANKS);
+	rows->offset = first.offset + RANK * rows->bytes;
+	rows->n = hoist_checkpoint_n_tensors(checkpoint) * (size_t)first.shape[0];
+	hoist_checkpoint_close(checkpoint);
+}
+
 static void compare(struct results *results, const struct bench_args *args, const char *path,
 		    int hot)
 {
 	struct part axes[2] = {{.seconds = {.n = 0}}, {.seconds = {.n = 0}}};
 	struct part together = {.seconds = {.n = 0}};
+	struct samples straight = {.n = 0};
+	struct hot_rows rows;
 	uint64_t bytes = bench_file_bytes(path);
 	/* As many bytes, from the middle of the file. */
 	const hoist_load_slice raw = {.tensor = "data",
@@ -65,7 +83,10 @@ static void compare(struct results *results, const struct bench_args *args, cons
 	char what[64];
 	(void)snprintf(work, sizeof work, "slice 1 of 8, %s: %.30s", hot ? "hot" : "cold",
 		       folder_of(path));
+	find_rows(path, &rows);
 	for (size_t i = 0; i < args->n_runs; i++) {
+		if (hot)
+			samples_add(&straight, hot_run_rows(path, &rows, 2));
 		run(&together, path, &raw, 1, hot);
 		for (int axis = 0; axis < 2; axis++) {
 			const hoist_load_slice slice = {
@@ -89,6 +110,12 @@ static void compare(struct results *results, const struct bench_args *args, cons
 		(void)snprintf(what, sizeof what, "axis %d: time / together's", axis);
 		results_bar(results, work, what, each / reference, "x", false, 1.2);
 	}
+	if (!hot)
+		return;
+	results_rates(results, work, "a pread for each row", (double)(rows.n * rows.bytes),
+		      &straight);
+	results_bar(results, work, "axis 1: rate / preads'",
+		    samples_median(&straight) / samples_median(&axes[1].seconds), "x", true, 0.9);
 }
 
 int main(int argc, char **argv)

@@ -23,29 +23,36 @@ int hoist__cuda_retain(struct hoist__dev *dev)
 }
 
 /* Drivers before 10.1 have no modes.  There, calls that a capture forbids fail. */
-static hoist__cu_result relax(struct hoist__cuda_entered *entered)
+static hoist__cu_result relax(struct hoist__dev_switched *switched)
 {
 	if (hoist__cuda.cuThreadExchangeStreamCaptureMode == NULL)
 		return HOIST__CU_SUCCESS;
-	entered->mode = HOIST__CU_CAPTURE_RELAXED;
-	hoist__cu_result result = hoist__cuda.cuThreadExchangeStreamCaptureMode(&entered->mode);
-	entered->relaxed = result == HOIST__CU_SUCCESS;
+	switched->mode = HOIST__CU_CAPTURE_RELAXED;
+	hoist__cu_result result = hoist__cuda.cuThreadExchangeStreamCaptureMode(&switched->mode);
+	switched->relaxed = result == HOIST__CU_SUCCESS;
 	return result;
 }
 
-int hoist__cuda_enter(struct hoist__dev *dev, bool relaxed, struct hoist__cuda_entered *ret)
+int hoist__cuda_enter(struct hoist__dev *dev, bool relaxed, struct hoist__dev_switched *ret)
 {
 	int err = hoist__cuda_retain(dev);
 	if (err < 0)
 		return err;
+	const struct hoist__dev *held = hoist__dev_held(HOIST__API_CUDA);
+	*ret = (struct hoist__dev_switched){.pushed = false};
+	if (held == dev)
+		return 0;
 	hoist__cu_context ours = atomic_load(&dev->context);
 	hoist__cu_context current = NULL;
-	hoist__cu_result result = hoist__cuda.cuCtxGetCurrent(&current);
+	hoist__cu_result result = HOIST__CU_SUCCESS;
+	if (held == NULL)
+		result = hoist__cuda.cuCtxGetCurrent(&current);
 	bool push = result == HOIST__CU_SUCCESS && current != ours;
 	if (push)
 		result = hoist__cuda.cuCtxPushCurrent(ours);
-	*ret = (struct hoist__cuda_entered){.pushed = push && result == HOIST__CU_SUCCESS};
-	if (result == HOIST__CU_SUCCESS && relaxed)
+	ret->pushed = push && result == HOIST__CU_SUCCESS;
+	/* A scope has relaxed the thread already. */
+	if (result == HOIST__CU_SUCCESS && relaxed && held == NULL)
 		result = relax(ret);
 	if (result != HOIST__CU_SUCCESS)
 		hoist__cuda_leave(dev, ret);
@@ -53,11 +60,11 @@ int hoist__cuda_enter(struct hoist__dev *dev, bool relaxed, struct hoist__cuda_e
 }
 
 /* Setting the caller's mode twice is harmless, so a failed call is tried again. */
-static void unrelax(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered)
+static void unrelax(const struct hoist__dev *dev, const struct hoist__dev_switched *switched)
 {
 	hoist__cu_result result = HOIST__CU_ERROR_UNKNOWN;
 	for (int try = 0; try < 2 && result != HOIST__CU_SUCCESS; try++) {
-		hoist__cu_capture_mode mode = entered->mode;
+		hoist__cu_capture_mode mode = switched->mode;
 		result = hoist__cuda.cuThreadExchangeStreamCaptureMode(&mode);
 	}
 	if (result != HOIST__CU_SUCCESS)
@@ -76,15 +83,16 @@ static void pop(const struct hoist__dev *dev)
 	    hoist__cuda.cuCtxGetCurrent(&current) == HOIST__CU_SUCCESS &&
 	    current == atomic_load(&dev->context))
 		result = hoist__cuda.cuCtxPopCurrent(&popped);
-	if (result != HOIST__CU_SUCCESS)
-		hoist__log(device, "cuda:%d: leaving its context: CUDA error %u", dev->ordinal,
-			   result);
+	if (result == HOIST__CU_SUCCESS)
+		return;
+	hoist__log(device, "cuda:%d: leaving its context: CUDA error %u", dev->ordinal, result);
+	hoist__dev_doubt(HOIST__API_CUDA);
 }
 
-void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered)
+void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__dev_switched *switched)
 {
-	if (entered->relaxed)
-		unrelax(dev, entered);
-	if (entered->pushed)
+	if (switched->relaxed)
+		unrelax(dev, switched);
+	if (switched->pushed)
 		pop(dev);
 }

@@ -4,6 +4,7 @@
  *
  * Each call that needs a context pushes the device's primary one and pops it
  * afterwards, so the caller's current context and its stack are as they were.
+ * Within a scope of the device (scope.h) the context is there already.
  * The primary context is what the CUDA runtime (and with it PyTorch, JAX, ...)
  * uses: addresses and streams can be handed over both ways.
  *
@@ -18,23 +19,17 @@
 
 #include "device/cuda.h"
 #include "device/cuda-names.h"
-
-/* The changes that entering made to the calling thread. */
-struct hoist__cuda_entered {
-	bool pushed;
-	bool relaxed;
-	hoist__cu_capture_mode mode; /* the caller's, if relaxed */
-};
+#include "device/scope.h"
 
 /* Retains @dev's primary context, unless hoist has it already. */
 int hoist__cuda_retain(struct hoist__dev *dev);
 
 /* Makes the primary context current until leave().  The code between the two may
- * not return.  Where the caller has that context current anyway, nothing is pushed. */
-int hoist__cuda_enter(struct hoist__dev *dev, bool relax, struct hoist__cuda_entered *ret);
+ * not return.  Where that context is current anyway, nothing is pushed. */
+int hoist__cuda_enter(struct hoist__dev *dev, bool relax, struct hoist__dev_switched *ret);
 
 /* Logs a failure to leave.  The work between is done by then, and is not undone. */
-void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__cuda_entered *entered);
+void hoist__cuda_leave(const struct hoist__dev *dev, const struct hoist__dev_switched *switched);
 
 /* --- names for the code that both drivers share (driver-ops.inc.h) --- */
 

@@ -6,7 +6,7 @@
  * establish what it promises (Post).  Every operation also promises: 0 or a
  * negative errno value with the text set, results untouched on failure, nothing
  * left behind by a failure, the calling thread's current context or device as
- * it was, and that it may run in several threads at once.
+ * it was (but for enter), and that it may run in several threads at once.
  */
 #ifndef HOIST_DEVICE_DEVICE_OPS_H
 #define HOIST_DEVICE_DEVICE_OPS_H
@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "device/graph.h"
 #include "device/ipc.h"
+#include "device/scope.h"
 #include "device/vmm.h"
 
 struct hoist__dev {
@@ -98,6 +99,12 @@ struct hoist__dev_ops {
 	int (*can_access)(struct hoist__dev *dev, struct hoist__dev *peer, bool *ret);
 	int (*enable_access)(struct hoist__dev *dev, struct hoist__dev *peer);
 	int (*synchronize)(struct hoist__dev *dev); /* NULL: nothing to wait for */
+
+	/* Makes the device current in the calling thread, and the thread's capture mode relaxed,
+	 * until leave.  Post: a failure has changed nothing.  Both NULL: there is nothing to
+	 * switch. */
+	int (*enter)(struct hoist__dev *dev, bool relaxed, struct hoist__dev_switched *ret);
+	void (*leave)(const struct hoist__dev *dev, const struct hoist__dev_switched *switched);
 
 	/* Memory.  Pre: bytes and addresses are not 0. */
 	int (*mem_info)(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);

@@ -13,7 +13,8 @@
  *   context   the device's primary context; retained by the first call below
  *             that is marked [context], released never (drivers may be half
  *             torn down when destructors run).  The caller's current context
- *             is saved and restored around every call
+ *             is saved and restored around every call, or around a scope of
+ *             many calls (scope.h)
  *   stream    a queue of work, done in order.  Each CPU stream is a queue with a
  *             thread of its own
  *   event     a point in a stream; records nothing until hoist__dev_event_record()

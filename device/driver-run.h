@@ -12,14 +12,14 @@
  * judge(), or to the failure to enter.  Entering is tried @tries times. */
 #define RUN_WITHIN(dev, relax, tries, what, call)                                                  \
 	({                                                                                         \
-		struct OURS(entered) entered_;                                                     \
+		struct hoist__dev_switched switched_;                                              \
 		int err_ = -EAGAIN;                                                                \
 		for (int try_ = 0; err_ < 0 && try_ < (tries); try_++)                             \
-			err_ = OURS(enter)(dev, relax, &entered_);                                 \
+			err_ = OURS(enter)(dev, relax, &switched_);                                \
 		if (err_ == 0) {                                                                   \
 			RESULT result_ = (call);                                                   \
 			err_ = OURS(judge)(dev, result_, what);                                    \
-			OURS(leave)(dev, &entered_);                                               \
+			OURS(leave)(dev, &switched_);                                              \
 		}                                                                                  \
 		err_;                                                                              \
 	})

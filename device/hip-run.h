@@ -3,7 +3,8 @@
  * device/hip*.c.
  *
  * HIP keeps a current device per thread instead of a stack of contexts.  Each
- * call that needs a device sets it, and sets the caller's back afterwards.  A
+ * call that needs a device sets it, and sets the caller's back afterwards.
+ * Within a scope of the device (scope.h) the device is current already.  A
  * failing call also sets the thread's last error, which the caller's own code
  * would find at its next hipGetLastError().  So hoist takes that error back.
  *
@@ -14,19 +15,13 @@
 
 #include "device/hip.h"
 #include "device/hip-names.h"
-
-/* The changes that entering made to the calling thread. */
-struct hoist__hip_entered {
-	int device; /* the caller's */
-	bool relaxed;
-	hoist__hip_capture_mode mode; /* the caller's, if relaxed */
-};
+#include "device/scope.h"
 
 /* Makes @dev current until leave().  The code between the two may not return. */
-int hoist__hip_enter(const struct hoist__dev *dev, bool relax, struct hoist__hip_entered *ret);
+int hoist__hip_enter(struct hoist__dev *dev, bool relax, struct hoist__dev_switched *ret);
 
 /* Logs a failure to leave.  The work between is done by then, and is not undone. */
-void hoist__hip_leave(const struct hoist__dev *dev, const struct hoist__hip_entered *entered);
+void hoist__hip_leave(const struct hoist__dev *dev, const struct hoist__dev_switched *switched);
 
 /* --- names for the code that both drivers share: see cuda-run.h --- */
 

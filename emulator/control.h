@@ -9,6 +9,9 @@
  *   __typeof__(&hoist_emulator_fail) fail;
  *   *(void **)&fail = dlsym(so, "hoist_emulator_fail");
  *
+ * Work, questions and waits for a stream are refused where the stream's device is not current.
+ * Drivers take some of these calls; a program that makes none of them is right with every driver.
+ *
  * The two libraries share nothing: each has its own devices, counters and faults.  All functions
  * may be called from any thread at any time.
  *

@@ -19,12 +19,23 @@ struct hoist__emu hoist__emu = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* True in a child that the process forked. */
+static bool is_child;
+
+static void note_child(void)
+{
+	is_child = true;
+}
+
 /* A mistake is kept as text: hoist__emu_init() then fails, and the text tells why. */
 static void read_environment(void)
 {
 	struct hoist__emu *emu = &hoist__emu;
 	emu->pid = (int)getpid();
-	if (!hoist__emu_settings_read(&emu->environment, emu->problem, sizeof emu->problem))
+	if (pthread_atfork(NULL, NULL, note_child) != 0)
+		(void)snprintf(emu->problem, sizeof emu->problem, "out of memory");
+	if (emu->problem[0] != '\0' ||
+	    !hoist__emu_settings_read(&emu->environment, emu->problem, sizeof emu->problem))
 		emu->environment.n_devices = 0;
 	emu->now = emu->environment;
 	const char *faults = secure_getenv("HOIST_EMULATE_FAIL");
@@ -55,7 +66,7 @@ void hoist__emu_load_environment(void)
 static bool forked(void)
 {
 	hoist__emu_load_environment();
-	return hoist__emu.pid != (int)getpid();
+	return is_child;
 }
 
 EMU_THREAD_LOCAL bool hoist__emu_in_call;

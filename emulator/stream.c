@@ -253,7 +253,9 @@ int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_s
 		return find_of_thread(device, ret);
 	if (handle != NULL && handle != EMU_STREAM_LEGACY) {
 		*ret = hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
-		return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
+		/* Drivers take some work for a stream of a device that is not current, and refuse
+		 * other work; this stand-in takes none. */
+		return *ret != NULL && (*ret)->device == device ? EMU_SUCCESS : EMU_INVALID_HANDLE;
 	}
 	if (hoist__emu_capture_blocks(device))
 		return hoist__emu_capture_break(EMU_CAPTURE_IMPLICIT);

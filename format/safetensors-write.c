@@ -99,7 +99,7 @@ static int place(struct hoist__out_file *file, uint64_t *ret_bytes)
 static int finish(struct hoist__out_file *file, struct hoist__json_text *json, uint64_t data)
 {
 	uint64_t align = data >= PAGE_FROM_BYTES ? 4096 : 8;
-	while ((json->bytes) % align != 0 && json->err == 0)
+	while (json->bytes % align != 0 && json->err == 0)
 		hoist__json_put(json, " ", 1);
 	if (json->err < 0)
 		return json->err;

@@ -13,16 +13,23 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "alloc/region.h"
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/wait.h"
 #include "io/engine-impl.h"
+#include "io/rows.h"
 #include "io/worker.h"
 
-/* The piece of a hot request that one worker copies.  Smaller pieces cost wake-ups, larger ones
- * leave threads idle at the request's end. */
-#define PIECE_BYTES HOIST__MIB
+/* The piece of a hot request that one worker copies: a whole staging slot, so that a slot is one
+ * call.  Smaller pieces cost calls and wake-ups, larger ones leave threads idle at the request's
+ * end. */
+#define PIECE_BYTES (2 * HOIST__MIB)
+
+/* While more requests are queued or about to end, the owner is told of this many ends at once: a
+ * wake costs system calls on both sides. */
+#define TOGETHER 4u
 
 struct hoist__crew {
 	pthread_mutex_t mutex;
@@ -37,6 +44,8 @@ struct hoist__crew {
 	unsigned share; /* threads that one queue may occupy */
 	struct hoist__list running;
 	struct hoist__list finished;
+	unsigned n_untold; /* requests that ended since the owner was last told */
+	unsigned n_copies; /* pieces of hot ranges that workers are copying: they end soon */
 	bool stop;
 	bool woken;
 	void (*ended)(void *context);
@@ -54,8 +63,8 @@ static struct hoist__request *request_of(struct hoist__list *node)
 
 static bool splits(const struct hoist__request *request)
 {
-	return request->hot && !request->write && !request->direct && request->done == 0 &&
-	       request->bytes > PIECE_BYTES;
+	return request->hot && !request->write && !request->direct && request->n_rows == 0 &&
+	       request->done == 0 && request->bytes > PIECE_BYTES;
 }
 
 /* Makes @part the copy that a worker serves: all of the request, or its next piece.  A worker
@@ -68,7 +77,8 @@ static void take_part(struct hoist__request *request, struct hoist__request *par
 		size_t at = request->taken;
 		part->offset += at;
 		part->address += at;
-		part->bytes = hoist__min_u64(PIECE_BYTES, request->bytes - at);
+		part->bytes = PIECE_BYTES - (uintptr_t)part->address % PIECE_BYTES;
+		part->bytes = hoist__min_u64(part->bytes, request->bytes - at);
 		part->need = request->need > at ? request->need - at : 0;
 		part->need = hoist__min_u64(part->need, part->bytes);
 		request->taken += part->bytes;
@@ -140,6 +150,33 @@ static struct disk_queue *next_queue(struct hoist__crew *crew)
 	return NULL;
 }
 
+/* Populates the part of the fresh memory that the next call copies to.  The calls for rows go on
+ * where the one before ended, so the first call populates for all. */
+static int make_pages(const struct hoist__request *part, const struct hoist__attempt *call)
+{
+	uintptr_t from = (uintptr_t)part->fresh;
+	uintptr_t to = from + part->fresh_bytes;
+	if (part->n_rows == 0) {
+		from = hoist__max_u64(from, (uintptr_t)call->address);
+		to = hoist__min_u64(to, (uintptr_t)call->address + call->bytes);
+	} else if (part->done > 0) {
+		return 0;
+	}
+	return from < to ? hoist__populate((void *)from, to - from) : 0;
+}
+
+/* Makes the next call in this worker.  Returns: as hoist__attempt_make(). */
+static int64_t make_call(const struct hoist__request *part)
+{
+	struct hoist__attempt call;
+	hoist__request_next(part, &call);
+	if (part->hot && make_pages(part, &call) < 0)
+		return -ENOMEM;
+	if (part->n_rows > 0 && call.what == HOIST__ATTEMPT_READ)
+		return hoist__rows_read(part);
+	return hoist__attempt_make(&call);
+}
+
 /* Serves the next part of the first request of @queue.  The mutex is held on entry and on
  * return.  Returns: true if the request is over. */
 static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
@@ -151,20 +188,34 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 		hoist__list_push_back(&crew->running, &request->node);
 	}
 	HOIST__ASSERT(queue->n_serving < crew->share && crew->share <= crew->n_workers);
+	bool copies = part.hot && part.n_rows == 0 && part.work == NULL;
 	queue->n_serving++;
+	crew->n_copies += copies;
 	for (bool ended = false; !ended;) {
-		struct hoist__attempt call;
-		hoist__request_next(&part, &call);
 		pthread_mutex_unlock(&crew->mutex);
-		int64_t result = hoist__attempt_make(&call);
+		int64_t result = make_call(&part);
 		pthread_mutex_lock(&crew->mutex);
 		part.cancelled = request->cancelled;
 		ended = hoist__request_finish(&part, result);
 	}
-	HOIST__ASSERT(queue->n_serving != 0);
+	HOIST__ASSERT(queue->n_serving != 0 && crew->n_copies >= copies);
 	queue->n_serving--;
+	crew->n_copies -= copies;
 	merge(request, &part);
 	return end_if_over(crew, request);
+}
+
+/* Counts a request that ended.  True if the owner is to be told now: enough have ended, or no later
+ * end is certain to come soon. */
+static bool count_end(struct hoist__crew *crew)
+{
+	bool more = crew->n_copies > 0;
+	for (unsigned i = 0; i < crew->disks.n && !more; i++)
+		more = !hoist__list_empty(&crew->disk_queues[i].queued);
+	if (crew->ended == NULL || (++crew->n_untold < TOGETHER && more))
+		return false;
+	crew->n_untold = 0;
+	return true;
 }
 
 static void *work(void *argument)
@@ -175,7 +226,7 @@ static void *work(void *argument)
 		struct disk_queue *queue = next_queue(crew);
 		if (queue == NULL) {
 			pthread_cond_wait(&crew->work, &crew->mutex);
-		} else if (serve(crew, queue) && crew->ended != NULL) {
+		} else if (serve(crew, queue) && count_end(crew)) {
 			pthread_mutex_unlock(&crew->mutex);
 			crew->ended(crew->context);
 			pthread_mutex_lock(&crew->mutex);

@@ -3,14 +3,18 @@
  *
  * The threads engine is a crew and nothing else.  The io_uring engine keeps a crew beside its ring
  * for work that does not suit a ring: copies out of the page cache, which would keep the submitting
- * thread from handing the next read to an idle disk.
+ * thread from handing the next read to an idle disk; and the work that a request brings as a
+ * function of its owner's.
  *
  *     submit -> queued --worker--> running --policy--> finished -> reap
  *                  ^                   |
  *                  +---- (cancel) -----+--> finished
  *
- * A hot request is cut into pieces, so that few requests keep all threads busy.  The request still
- * ends once, with `done` up to the first piece that stopped short.
+ * A hot request is cut into pieces at multiples of 2 MiB in memory, so that few requests keep all
+ * threads busy, and no two threads populate one huge page.  The request still ends once, with
+ * `done` up to the first piece that stopped short.  A worker populates fresh memory piece by piece:
+ * the pages that the kernel has just cleared are still in the processor's cache when the bytes
+ * come.
  *
  * Workers call pread, and never copy out of a mapping.  A memcpy from a mapping raises SIGBUS if
  * another process shortens the file.  process_vm_readv of the process's own mapping cannot, but is
@@ -35,7 +39,8 @@ struct hoist__crew;
 struct hoist__crew_options {
 	unsigned n_threads;
 	struct hoist__disks disks; /* no disk occupies more than its share of the threads */
-	/* A worker calls this after each request that it finished; NULL: no call. */
+	/* A worker calls this after requests that the workers finished: after a few, while more are
+	 * queued or about to end, and behind the last one.  NULL: no call. */
 	void (*ended)(void *context);
 	void *context;
 };

@@ -13,8 +13,6 @@
 #ifndef HOIST_IO_ENGINE_IMPL_H
 #define HOIST_IO_ENGINE_IMPL_H
 
-#include <sys/types.h>
-
 #include "io/engine.h"
 
 #define HOIST__ENGINE_MAX_DEPTH 4096u
@@ -41,7 +39,7 @@ struct hoist__engine {
 	unsigned depth;	    /* of all disks together */
 	unsigned in_flight; /* submitted and not reaped */
 	bool abandoned;	    /* hoist__engine_abandoned() */
-	pid_t pid;	    /* the creator's process */
+	unsigned generation; /* of the creator's process: hoist__fork_now() */
 	char reason[512];
 };
 
@@ -52,6 +50,7 @@ struct hoist__attempt {
 		HOIST__ATTEMPT_WRITE,
 		HOIST__ATTEMPT_DROP,
 		HOIST__ATTEMPT_RESCUE, /* hoist__file_rescue(): for a thread */
+		HOIST__ATTEMPT_WORK,   /* the caller's function: for a thread */
 	} what;
 	const struct hoist__file *file;
 	int fd;
@@ -60,6 +59,8 @@ struct hoist__attempt {
 	uint64_t offset;
 	unsigned char *address;
 	uint32_t bytes; /* DROP: the length for posix_fadvise(POSIX_FADV_DONTNEED) */
+	int (*work)(void *owner);
+	void *owner;
 };
 
 #define HOIST__REQUEST_MAX_DROP HOIST__GIB
@@ -83,7 +84,7 @@ int64_t hoist__attempt_make(const struct hoist__attempt *call);
 /* Ends a request that neither the kernel nor a worker is serving. */
 void hoist__request_end(struct hoist__request *request, int result);
 
-/* Both fill everything but the head's in_flight and pid. */
+/* Both fill everything but the head's in_flight and generation. */
 int hoist__uring_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
 int hoist__threads_create(const struct hoist__engine_options *options, struct hoist__engine **ret);
 

@@ -6,12 +6,12 @@
 #include "io/engine-impl.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "device/device.h"
 
 static int create_threads(const struct hoist__engine_options *options, const char *why,
 			  struct hoist__engine **ret)
@@ -47,7 +47,10 @@ int hoist__engine_create(const struct hoist__engine_options *options, struct hoi
 		return hoist__fail(-EINVAL, "engine depth %u is outside 1..%u", options->depth,
 				   HOIST__ENGINE_MAX_DEPTH);
 	struct hoist__engine *engine = NULL;
-	int err = -EINVAL;
+	int err = hoist__fork_watch();
+	if (err < 0)
+		return err;
+	err = -EINVAL;
 	switch (options->kind) {
 	case HOIST__ENGINE_AUTO:
 		err = create_auto(options, &engine);
@@ -65,7 +68,7 @@ int hoist__engine_create(const struct hoist__engine_options *options, struct hoi
 		return err;
 	HOIST__ASSERT(engine->depth >= options->depth && engine->ops->reap != NULL);
 	engine->in_flight = 0;
-	engine->pid = getpid();
+	engine->generation = hoist__fork_now();
 	hoist__log(io, "engine of depth %u: %s", engine->depth, engine->reason);
 	*ret = engine;
 	return 0;
@@ -73,7 +76,7 @@ int hoist__engine_create(const struct hoist__engine_options *options, struct hoi
 
 static bool forked(const struct hoist__engine *engine)
 {
-	return getpid() != engine->pid;
+	return hoist__fork_now() != engine->generation;
 }
 
 static int fail_forked(void)
@@ -141,12 +144,31 @@ static int check_direct(const struct hoist__request *request)
 	return 0;
 }
 
+static bool rows_add_up(const struct hoist__request *request)
+{
+	size_t bytes = 0;
+	for (size_t i = 0; i < request->n_rows; i++) {
+		const struct hoist__rows *rows = &request->rows[i];
+		uint64_t last;
+		if (rows->n == 0 || rows->bytes == 0 ||
+		    __builtin_mul_overflow(rows->n - 1, rows->stride, &last) ||
+		    __builtin_add_overflow(last, rows->offset, &last) ||
+		    __builtin_add_overflow(last, rows->bytes, &last) || last > INT64_MAX)
+			return false;
+		bytes += rows->n * rows->bytes;
+	}
+	return request->hot && !request->write && !request->direct && bytes == request->bytes;
+}
+
 static int check(const struct hoist__request *request)
 {
 	uint64_t end_offset;
+	if (request->work != NULL)
+		return 0;
 	/* A write has no rest that is not needed, and the dropped range of a read has a bound. */
 	if (request->bytes == 0 || request->need > request->bytes ||
 	    (request->write && request->need != request->bytes) ||
+	    (request->n_rows > 0 && !rows_add_up(request)) ||
 	    (request->drop && request->bytes > HOIST__REQUEST_MAX_DROP) ||
 	    hoist__add_overflow(request->offset, request->bytes, &end_offset) ||
 	    end_offset > INT64_MAX)

@@ -15,9 +15,10 @@
  *   - A short read or write is continued where it stopped: a direct one if that place is aligned,
  *     otherwise through the page cache.
  *   - EINTR and EAGAIN are repeated.
- *   - A direct request that the file system refuses (EINVAL, EOPNOTSUPP) is finished through the
- *     page cache.  So is a direct read that fails with an I/O error, but never such a write: the
- *     cache would accept the bytes, which proves nothing about the disk.
+ *   - A direct request that the file system refuses (EINVAL, EOPNOTSUPP), or whose memory the
+ *     kernel cannot hand to a disk (EFAULT: pages of a driver), is finished through the page cache.
+ *     So is a direct read that fails with an I/O error, but never such a write: the cache would
+ *     accept the bytes, which proves nothing about the disk.
  *   - A read that fails in the page cache as well is rescued (rescue.h): if it still ends with an
  *     I/O error, `done` is where the bad block begins.
  *
@@ -27,6 +28,10 @@
  *     -ECANCELED
  *     other      the kernel's error; `done` bytes are valid (written: handed over, which is
  *                not yet on the disk: fsync is the caller's)
+ *
+ * A request may read rows of a file straight to their places in memory (`rows`): one request for
+ * many small reads.  Only bytes that lie in the page cache are read so; a thread of the crew makes
+ * the calls (rows.h).  Bytes of the request are then counted row by row, without the gaps.
  *
  * Disks: where options.files lie on several disks (disks.h), each disk has `depth` requests of its
  * own, so that a slow disk whose queue is full takes nothing from the others.  Room counts all
@@ -53,15 +58,34 @@ enum hoist__engine_kind { HOIST__ENGINE_AUTO, HOIST__ENGINE_URING, HOIST__ENGINE
  *
  *     DIRECT --refused, failed, stopped at an unaligned place--> CACHED
  *     CACHED --a read meets a bad block--> RESCUE --bytes--> CACHED
- *     all is read, and the pages are to be dropped --> DROP */
+ *     all is read, and the pages are to be dropped --> DROP
+ *     a request for work: WORK alone */
 enum hoist__request_state {
 	HOIST__REQUEST_DIRECT, /* past the page cache */
 	HOIST__REQUEST_CACHED, /* through the page cache */
 	HOIST__REQUEST_RESCUE, /* reads around the bad block */
-	HOIST__REQUEST_DROP    /* drops the pages from the page cache */
+	HOIST__REQUEST_DROP,   /* drops the pages from the page cache */
+	HOIST__REQUEST_WORK    /* calls the caller's function */
 };
 
-/* One read or write.  The caller fills the first group; the engine the second. */
+/* Rows of @bytes, @stride apart in the file, and @address_stride apart in memory. */
+struct hoist__rows {
+	uint64_t offset;
+	unsigned char *address;
+	size_t bytes;
+	size_t n;
+	uint64_t stride;
+	ptrdiff_t address_stride;
+};
+
+/* One read or write, or a piece of the caller's own work.  The caller fills the first group; the
+ * engine the second.
+ *
+ * Work: with `work`, the request moves no bytes of a file.  A thread of the engine's calls the
+ * function once, and the result of the call is the request's.  The threads that copy out of the
+ * page cache make such calls (crew.h).  If the system gives the engine no thread, the submitting
+ * thread makes the call.  The engine counts, reaps and cancels work as it does reads: cancelled
+ * before its call, the request ends with -ECANCELED, and no call is made. */
 struct hoist__request {
 	const struct hoist__file *file;
 	uint64_t offset;	/* direct: a multiple of offset_align */
@@ -73,10 +97,21 @@ struct hoist__request {
 	bool write;   /* memory to file; need == bytes; `file` is one of hoist__output's */
 	bool hot;     /* cached: the bytes are known to lie in the page cache, so threads copy them;
 		       * no ring could do that as fast */
-	bool drop;    /* a read of bytes that were not in the page cache: the pages that the read
-		       * brings in are dropped again; bytes <= 1 GiB.  The kernel's readahead
-		       * for `file` is switched off */
-	void *owner;  /* the caller's */
+	/* Rows: hot, no write; `offset` and `address` are the first row's, and `bytes` and `need`
+	 * the sum of all.  The array is the caller's until the request is reaped. */
+	const struct hoist__rows *rows;
+	size_t n_rows; /* 0: one range */
+	/* Hot: memory that has no pages yet.  The thread that copies bytes to a part of it
+	 * populates that part just before (with rows: all of it), and so finds it in its cache. */
+	unsigned char *fresh;
+	size_t fresh_bytes;
+	bool drop; /* a read of bytes that were not in the page cache: the pages that the read
+		    * brings in are dropped again; bytes <= 1 GiB.  The kernel's readahead
+		    * for `file` is switched off for good */
+	int (*work)(void *owner); /* returns 0 or a negative errno; NULL: a read or write.  Beside
+				   * it only `file` (whose disk's queue the work waits in) and
+				   * `owner` count */
+	void *owner;		  /* the caller's */
 
 	int result;		 /* 0 or negative errno, valid once reaped */
 	size_t done;		 /* bytes read or written from `offset` on */
@@ -88,8 +123,8 @@ struct hoist__request {
 	unsigned n_again;      /* EINTR and EAGAIN in a row, since the last progress, */
 	unsigned n_called_off; /* and how often the kernel cancelled the request */
 	unsigned n_parts;      /* that threads are serving */
-	size_t taken;	  /* bytes given to threads so far */
-	size_t stopped;	  /* where the first part that stopped short ended; stop_result: why */
+	size_t taken;	       /* bytes given to threads so far */
+	size_t stopped;	       /* where the first part that stopped short ended; stop_result: why */
 	int stop_result;
 };
 
@@ -110,7 +145,6 @@ struct hoist__engine_options {
 	const struct hoist__file *const *files;
 	unsigned n_files;
 };
-
 
 struct hoist__engine;
 
@@ -133,11 +167,15 @@ unsigned hoist__engine_room(const struct hoist__engine *engine);
 /* The number of requests that are submitted and not reaped. */
 unsigned hoist__engine_in_flight(const struct hoist__engine *engine);
 
-/* Starts @n requests, all or none.
+/* Takes @n requests, all or none.  The io_uring engine may start them only within the next
+ * hoist__engine_reap(): so one system call both starts reads and waits for others.
  * Returns: 0; -EAGAIN if room < n; -EINVAL for a misaligned direct request (a
  *   bug) or an empty one; -ESTALE; the kernel's error if the ring is broken. */
 int hoist__engine_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
 			 unsigned n);
+
+/* The place in the file of the request's byte `done`: the first one that was not read. */
+uint64_t hoist__request_offset(const struct hoist__request *request);
 
 /* Gives up to @max finished requests; waits up to @timeout_ns (0: does not wait;
  * UINT64_MAX: no limit) for the first one or for hoist__engine_wake().  With nothing in flight

@@ -342,6 +342,16 @@ void hoist__file_close(struct hoist__file *file)
 	free(file);
 }
 
+/* The flag is the only part of a file that changes after open, so that readers may have the file
+ * const. */
+void hoist__file_stop_readahead(const struct hoist__file *file)
+{
+	struct hoist__file *own = (struct hoist__file *)(uintptr_t)file;
+	if (!atomic_load_explicit(&own->no_readahead, memory_order_relaxed) &&
+	    !atomic_exchange_explicit(&own->no_readahead, true, memory_order_relaxed))
+		(void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
 int hoist__file_read_failed(int err, const char *path, uint64_t offset)
 {
 	if (err == EINTR || err == EAGAIN)

@@ -11,11 +11,12 @@
  * back (cp -p, rsync -t, touch -r), but not ctime.  A rename, a link, chmod and chown move ctime
  * too, but leave the bytes as they are.  Owner, mode and link count are kept to tell these apart.
  *
- * Threads: immutable after open.  One owner.
+ * Threads: immutable after open, but for `no_readahead`.  One owner.
  */
 #ifndef HOIST_IO_FILE_H
 #define HOIST_IO_FILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +41,7 @@ struct hoist__file {
 				     * be a direct descriptor, for callers that ask */
 	bool in_memory;		    /* tmpfs, ramfs, hugetlbfs: the bytes are page cache */
 	bool dontcache;		    /* reads take RWF_DONTCACHE: pages they bring in do not stay */
+	atomic_bool no_readahead;   /* the kernel's readahead is switched off */
 	uint64_t bytes;
 	uint64_t dev;
 	uint64_t ino;
@@ -87,6 +89,9 @@ int64_t hoist__file_time_ns(const struct timespec *time);
  * still what was opened. */
 int hoist__file_changed(const struct hoist__file *file);
 
+/* Switches the kernel's readahead for the file off, once.  Threads: any. */
+void hoist__file_stop_readahead(const struct hoist__file *file);
+
 /* How much of [offset, offset+bytes) is in the page cache: counted by cachestat(2),
  * or, where that is missing or refused (EPERM: the caller neither owns the file nor
  * may write it), estimated from a few samples.  *ret 0 means for certain that nothing is cached
@@ -94,6 +99,30 @@ int hoist__file_changed(const struct hoist__file *file);
  * Returns: 0; -ENOTSUP if the kernel supports neither. */
 int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64_t bytes,
 			 uint64_t *ret);
+
+/* One answer for the many ranges that a reader asks about in a row.  The reader zeroes the window
+ * before its first question. */
+struct hoist__resident_window {
+	uint64_t file_ino; /* with file_dev: the file that the answer is about */
+	uint64_t file_dev;
+	uint64_t begin;
+	uint64_t end;
+	uint64_t asked_ns;
+	enum {
+		HOIST__WINDOW_MIXED, /* or unknown: the kernel is asked about each range */
+		HOIST__WINDOW_NONE,  /* nothing is cached */
+		HOIST__WINDOW_FEW,   /* an estimate found nothing cached */
+		HOIST__WINDOW_ALL
+	} answer;
+};
+
+/* The same, for a reader that will go on to ask about the bytes up to @end, in ascending order.  The
+ * kernel is asked about 32 MiB at once.  Where these are alike, the answer holds for each range in
+ * them, for up to a tenth of a second.  So an answer may be that old; a reader uses it to choose
+ * between two ways that both give the file's bytes. */
+int hoist__file_resident_ahead(const struct hoist__file *file,
+			       struct hoist__resident_window *window, uint64_t offset,
+			       uint64_t bytes, uint64_t end, uint64_t *ret);
 
 /* Tells whether hoist__file_resident() counts.  Returns: 0; the kernel's refusal of cachestat(2):
  * it estimates. */

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "alloc/region.h"
@@ -16,12 +17,12 @@
 #include "base/error.h"
 #include "base/wait.h"
 #include "io/worker.h"
+#include "numa/processors.h"
 
 /* Long enough to hide the lock and a wake-up, short enough that the reader starts
  * early: 1-2 ms.  Slices are cut at multiples of this in the address space, so
  * that no huge page is populated by two threads. */
 #define SLICE_BYTES (16 * HOIST__MIB)
-#define MAX_THREADS 4u
 
 _Static_assert(HOIST__POPULATOR_READERS <= 8, "a bit of a byte for each reader");
 
@@ -40,6 +41,7 @@ struct reader {
 	size_t wanted;
 	size_t n_taken; /* of the reader's slices, also those taken for another reader */
 	size_t n_wanted;
+	size_t passed; /* slices before it were passed by, where that was possible */
 };
 
 struct hoist__populator {
@@ -47,6 +49,9 @@ struct hoist__populator {
 	uintptr_t end;
 	size_t n_slices;
 	pid_t pid;
+	struct hoist__processors processors; /* that the threads run on */
+	size_t n_holes;
+	struct hoist__populator_hole *holes;
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t progress;
@@ -57,7 +62,7 @@ struct hoist__populator {
 	char text[HOIST__ERROR_BYTES];
 
 	unsigned n_threads;
-	pthread_t threads[MAX_THREADS];
+	pthread_t threads[HOIST__PROCESSORS_POPULATE];
 };
 
 /* Where slice @i begins; slice n_slices begins at the end. */
@@ -153,15 +158,31 @@ static void finish_slice(struct hoist__populator *p, size_t i, int err)
 	pthread_cond_broadcast(&p->progress);
 }
 
+/* Populates the slice around its holes. */
+static int populate_slice(const struct hoist__populator *p, size_t i)
+{
+	size_t at = slice_start(p, i) - p->start;
+	size_t end = slice_start(p, i + 1) - p->start;
+	int err = 0;
+	for (size_t h = 0; h < p->n_holes && p->holes[h].begin < end && err == 0; h++) {
+		if (p->holes[h].end <= at)
+			continue;
+		if (p->holes[h].begin > at)
+			err = hoist__populate((void *)(p->start + at), p->holes[h].begin - at);
+		at = (size_t)hoist__min_u64(p->holes[h].end, end);
+	}
+	return err == 0 && at < end ? hoist__populate((void *)(p->start + at), end - at) : err;
+}
+
 static void *populate(void *argument)
 {
 	struct hoist__populator *p = argument;
 	size_t i;
+	hoist__processors_stay(&p->processors);
 	pthread_mutex_lock(&p->mutex);
 	while (claim(p, &i)) {
 		pthread_mutex_unlock(&p->mutex);
-		uintptr_t from = slice_start(p, i);
-		int err = hoist__populate((void *)from, slice_start(p, i + 1) - from);
+		int err = populate_slice(p, i);
 		pthread_mutex_lock(&p->mutex);
 		finish_slice(p, i, err);
 	}
@@ -191,11 +212,16 @@ static struct hoist__populator *make(const struct hoist__populator_options *opti
 	uintptr_t grid = hoist__round_down(p->start, SLICE_BYTES);
 	p->n_slices = (p->end - grid + SLICE_BYTES - 1) / SLICE_BYTES;
 	p->slices = calloc(p->n_slices, sizeof *p->slices);
-	if (p->slices == NULL || init_locks(p) != 0) {
+	p->n_holes = options->n_holes;
+	p->holes = calloc(p->n_holes + 1, sizeof *p->holes);
+	if (p->slices == NULL || p->holes == NULL || init_locks(p) != 0) {
 		free(p->slices);
+		free(p->holes);
 		free(p);
 		return NULL;
 	}
+	if (p->n_holes > 0)
+		memcpy(p->holes, options->holes, p->n_holes * sizeof *p->holes);
 	share_out(p, options);
 	return p;
 }
@@ -207,9 +233,10 @@ int hoist__populator_start(const struct hoist__populator_options *options,
 	unsigned n_threads = options->n_threads;
 	if (p == NULL)
 		return hoist__fail_nomem("a populator", sizeof *p);
-	if (n_threads == 0 || n_threads > MAX_THREADS)
-		n_threads = MAX_THREADS;
-	n_threads = (unsigned)hoist__min_u64(n_threads, hoist__worker_cpus());
+	if (n_threads == 0 || n_threads > HOIST__PROCESSORS_POPULATE)
+		n_threads = HOIST__PROCESSORS_POPULATE;
+	hoist__processors_for(options->address, &p->processors);
+	n_threads = (unsigned)hoist__min_u64(n_threads, p->processors.n);
 	n_threads = (unsigned)hoist__min_u64(n_threads, p->n_slices);
 	int err = 0;
 	while (p->n_threads < n_threads && err == 0) {
@@ -226,21 +253,28 @@ int hoist__populator_start(const struct hoist__populator_options *options,
 	return 0;
 }
 
+/* Under the lock: notes that the reader wants @want bytes. */
+static void ask_for(struct hoist__populator *p, unsigned index, size_t want)
+{
+	struct reader *reader = &p->readers[index];
+	HOIST__ASSERT(hoist__mutex_held(&p->mutex) && want <= p->end - p->start);
+	for (; slice_start(p, reader->wanted) - p->start < want; reader->wanted++)
+		reader->n_wanted += is_of(p, reader->wanted, index);
+	HOIST__ASSERT(reader->wanted <= p->n_slices && reader->n_wanted <= reader->wanted);
+}
+
 /* Under the lock: notes that the reader wants @want bytes.  *ret: the reader's populated prefix.
  * Returns: 0; the failure of a populating thread. */
 static int look(struct hoist__populator *p, unsigned index, size_t want, size_t *ret)
 {
 	struct reader *reader = &p->readers[index];
-	HOIST__ASSERT(hoist__mutex_held(&p->mutex) && want <= p->end - p->start);
 	if (p->err != 0)
 		return hoist__fail(p->err, "%s", p->text);
-	for (; slice_start(p, reader->wanted) - p->start < want; reader->wanted++)
-		reader->n_wanted += is_of(p, reader->wanted, index);
+	ask_for(p, index, want);
 	while (reader->prefix < p->n_slices &&
 	       (!is_of(p, reader->prefix, index) || p->slices[reader->prefix].state == DONE))
 		reader->prefix++;
-	HOIST__ASSERT(reader->wanted <= p->n_slices && reader->prefix <= p->n_slices);
-	HOIST__ASSERT(reader->n_wanted <= reader->wanted);
+	HOIST__ASSERT(reader->prefix <= p->n_slices);
 	*ret = slice_start(p, reader->prefix) - p->start;
 	return 0;
 }
@@ -253,6 +287,22 @@ int hoist__populator_done(struct hoist__populator *populator, unsigned reader, s
 	int err = look(populator, reader, (size_t)hoist__min_u64(want, bytes), ret);
 	pthread_mutex_unlock(&populator->mutex);
 	return err;
+}
+
+void hoist__populator_pass(struct hoist__populator *populator, unsigned reader, size_t end)
+{
+	struct hoist__populator *p = populator;
+	pthread_mutex_lock(&p->mutex);
+	struct reader *own = &p->readers[reader];
+	HOIST__ASSERT(end <= p->end - p->start);
+	for (; own->passed < p->n_slices && slice_start(p, own->passed + 1) - p->start <= end;
+	     own->passed++) {
+		struct slice *slice = &p->slices[own->passed];
+		if (slice->state == FREE && slice->readers == 1u << reader)
+			slice->state = DONE;
+	}
+	ask_for(p, reader, end);
+	pthread_mutex_unlock(&p->mutex);
 }
 
 int hoist__populator_wait(struct hoist__populator *populator, unsigned reader, size_t want,
@@ -291,5 +341,6 @@ void hoist__populator_stop(struct hoist__populator *populator)
 		pthread_mutex_destroy(&p->mutex);
 	}
 	free(p->slices);
+	free(p->holes);
 	free(p);
 }

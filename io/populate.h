@@ -3,7 +3,10 @@
  *
  * First touch is several times slower than a read from the page cache and costs
  * a direct read its large pages.  So threads populate fresh destinations ahead of the readers.
- * Each reader (one for each disk) goes through its own parts of the memory in ascending order.
+ * Hot bytes are no work for these threads: the thread that copies the bytes populates their place
+ * just before (request.fresh in io/engine.h).  The owner passes such places by.
+ * Each reader (one for each disk) goes through its own parts of the memory in ascending order.  The
+ * threads run on the processors of the memory's node, if the calling thread may run on any of them.
  * The threads serve the reader that has the fewest pages populated ahead of its position.  The
  * populated prefix of each reader's parts only grows:
  *
@@ -12,7 +15,8 @@
  *     base     ...                                                           base + bytes
  *
  * Memory is populated in slices.  A slice with parts of several readers belongs to each of them.
- * Memory between parts belongs to the reader of the part before.
+ * A slice counts as done once the slice is populated, or its only reader has passed it by.
+ * Memory between parts belongs to the reader of the part before.  Holes are populated for nobody.
  *
  * Threads: the owner alone calls, wait and stop included.
  */
@@ -33,13 +37,23 @@ struct hoist__populator_part {
 	unsigned reader; /* below HOIST__POPULATOR_READERS */
 };
 
+/* Bytes [begin, end) from the memory's start, whole pages. */
+struct hoist__populator_hole {
+	size_t begin;
+	size_t end;
+};
+
 struct hoist__populator_options {
 	void *address; /* page-aligned, an UNPOPULATED block */
 	size_t bytes;
-	unsigned n_threads; /* 0: by the machine, 1..4 */
+	unsigned n_threads; /* 0: as many as the memory's node has processors for this thread, up
+			     * to 16 (numa/processors.h) */
 	/* In ascending order; none: all memory is reader 0's.  Used only by the start. */
 	const struct hoist__populator_part *parts;
 	size_t n_parts;
+	/* Ranges that no thread may touch: maps of files.  In ascending order and disjoint; copied. */
+	const struct hoist__populator_hole *holes;
+	size_t n_holes;
 };
 
 /* Starts populating.
@@ -52,6 +66,11 @@ int hoist__populator_start(const struct hoist__populator_options *options,
  * Returns: 0; the error of the populating thread (-ENOMEM), with its text. */
 int hoist__populator_done(struct hoist__populator *populator, unsigned reader, size_t want,
 			  size_t *ret);
+
+/* The reader has no need of its parts of the first @end bytes: no thread begins to populate slices
+ * that end there or before and have parts of no other reader.  A slice that reaches beyond @end
+ * stays, and is populated whole. */
+void hoist__populator_pass(struct hoist__populator *populator, unsigned reader, size_t end);
 
 /* Waits until @reader's parts of the first @want bytes are populated, or @timeout_ns has passed.
  * Returns: 0; -EAGAIN on time-out; -ENOMEM as above. */

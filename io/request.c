@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "io/again.h"
 #include "io/rescue.h"
+#include "io/rows.h"
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
@@ -36,6 +37,7 @@ HOIST__CONDITION static bool may_follow(enum hoist__request_state from,
 					  1u << HOIST__REQUEST_RESCUE | 1u << HOIST__REQUEST_DROP,
 		[HOIST__REQUEST_RESCUE] = 1u << HOIST__REQUEST_CACHED | 1u << HOIST__REQUEST_DROP,
 		[HOIST__REQUEST_DROP] = 0,
+		[HOIST__REQUEST_WORK] = 0,
 	};
 	return (next[from] >> to & 1) != 0;
 }
@@ -62,6 +64,13 @@ void hoist__request_start(struct hoist__request *request)
 	request->direct_done = 0;
 	request->fell_back = false;
 	request->cancelled = false;
+	if (request->work != NULL) {
+		request->state = HOIST__REQUEST_WORK;
+		request->bytes = 1; /* the call, which no thread has taken yet */
+		request->need = 0;
+		request->direct = request->hot = request->write = request->drop = false;
+		return;
+	}
 	HOIST__ASSERT(request->bytes != 0 && request->need <= request->bytes);
 	request->state = HOIST__REQUEST_DIRECT;
 	enter(request, request->direct ? HOIST__REQUEST_DIRECT : HOIST__REQUEST_CACHED);
@@ -69,18 +78,33 @@ void hoist__request_start(struct hoist__request *request)
 	 * ext4).  These would take such pages for pages that were cached before, and leave them in
 	 * the cache. */
 	if (drops(request))
-		(void)posix_fadvise(request->file->fd, 0, 0, POSIX_FADV_RANDOM);
+		hoist__file_stop_readahead(request->file);
 }
 
-/* Reads and writes go on at `done`; a drop covers all bytes that were read, from the request's
- * beginning.  A rescue is cut at the size of a folio: behind the folio, the request goes on through
- * the cache. */
+uint64_t hoist__request_offset(const struct hoist__request *request)
+{
+	struct hoist__rows_place place;
+	if (request->n_rows == 0 || request->done == request->bytes)
+		return request->offset + request->done;
+	hoist__rows_find(request, request->done, &place);
+	return place.offset;
+}
+
+/* Reads and writes go on at `done`, and with rows end with the row; a drop covers all bytes that
+ * were read, from the request's beginning.  A rescue is cut at the size of a folio: behind the
+ * folio, the request goes on through the cache. */
 void hoist__request_next(const struct hoist__request *request, struct hoist__attempt *ret)
 {
 	ret->direct = request->state == HOIST__REQUEST_DIRECT;
 	ret->fd = ret->direct ? request->file->direct_fd : request->file->fd;
 	ret->flags = 0;
 	ret->file = request->file;
+	if (request->state == HOIST__REQUEST_WORK) {
+		ret->what = HOIST__ATTEMPT_WORK;
+		ret->work = request->work;
+		ret->owner = request->owner;
+		return;
+	}
 	if (request->state == HOIST__REQUEST_DROP) {
 		ret->what = HOIST__ATTEMPT_DROP;
 		ret->offset = request->offset;
@@ -92,9 +116,14 @@ void hoist__request_next(const struct hoist__request *request, struct hoist__att
 	ret->what = request->write ? HOIST__ATTEMPT_WRITE : HOIST__ATTEMPT_READ;
 	if (drops(request) && !ret->direct && request->file->dontcache)
 		ret->flags = RWF_DONTCACHE;
-	ret->offset = request->offset + request->done;
-	ret->address = request->address + request->done;
-	ret->bytes = (uint32_t)hoist__min_u64(request->bytes - request->done, MAX_ATTEMPT_BYTES);
+	struct hoist__rows_place place = {request->offset + request->done,
+					  request->address + request->done,
+					  request->bytes - request->done};
+	if (request->n_rows > 0)
+		hoist__rows_find(request, request->done, &place);
+	ret->offset = place.offset;
+	ret->address = place.address;
+	ret->bytes = (uint32_t)hoist__min_u64(place.bytes, MAX_ATTEMPT_BYTES);
 	HOIST__ASSERT(!ret->direct || ret->offset % request->file->offset_align == 0);
 	if (request->state == HOIST__REQUEST_RESCUE) {
 		ret->what = HOIST__ATTEMPT_RESCUE;
@@ -168,10 +197,11 @@ static bool worth_another_try(struct hoist__request *request, int err)
 {
 	if (count_again(request, err))
 		return true;
-	/* The file system refused the direct call (EINVAL, EOPNOTSUPP), or a direct read failed
-	 * (EIO, ENODATA and the block layer's other names for EIO): the page cache may have the
-	 * bytes, or smaller reads around the bad place may get them. */
-	bool refused = err == -EINVAL || err == -EOPNOTSUPP;
+	/* The file system refused the direct call (EINVAL, EOPNOTSUPP) or the kernel the memory
+	 * (EFAULT), or a direct read failed (EIO, ENODATA and the block layer's other names for
+	 * EIO): the page cache may have the bytes, or smaller reads around the bad place may get
+	 * them. */
+	bool refused = err == -EINVAL || err == -EOPNOTSUPP || err == -EFAULT;
 	if (request->state == HOIST__REQUEST_DIRECT && (refused || !request->write)) {
 		fall_back(request);
 		return true;
@@ -202,6 +232,10 @@ bool hoist__request_finish(struct hoist__request *request, int64_t result)
 {
 	HOIST__ASSERT(result <= (int64_t)(request->bytes - request->done) ||
 		      request->state == HOIST__REQUEST_DROP);
+	if (request->state == HOIST__REQUEST_WORK) {
+		hoist__request_end(request, (int)result);
+		return true;
+	}
 	/* The result of a drop does not matter. */
 	if (request->state == HOIST__REQUEST_DROP)
 		return true;
@@ -231,6 +265,8 @@ int64_t hoist__attempt_make(const struct hoist__attempt *call)
 	off_t offset = (off_t)call->offset;
 	ssize_t n = 0;
 	switch (call->what) {
+	case HOIST__ATTEMPT_WORK:
+		return call->work(call->owner);
 	case HOIST__ATTEMPT_WRITE:
 		n = pwrite(call->fd, call->address, call->bytes, offset);
 		break;

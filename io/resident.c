@@ -47,6 +47,11 @@ struct cachestat {
 #define MIN_SAMPLES 3u
 #define MAX_SAMPLES 16u
 
+/* A cold window costs the kernel a microsecond, a hot one 20 to 300: little against its copy. */
+#define WINDOW_BYTES (32 * HOIST__MIB)
+#define WINDOW_NS (HOIST__NS_PER_S / 10)
+#define WINDOW_SAMPLES 8u
+
 static int count(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
 {
 	struct cachestat_range range = {.off = offset, .len = bytes};
@@ -68,16 +73,19 @@ static long blocks_read(void)
 	return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_inblock : 0;
 }
 
-/* Samples one byte.  Returns: 1: it is cached; 0: it is not; an error. */
-static int sample(const struct hoist__file *file, uint64_t offset)
+/* Samples one byte.  *blocks: as blocks_read(), before and after.  Returns: 1: it is cached; 0: it
+ * is not; an error. */
+static int sample(const struct hoist__file *file, uint64_t offset, long *blocks)
 {
 	char byte;
 	struct iovec one = {.iov_base = &byte, .iov_len = 1};
-	long before = blocks_read();
+	long before = *blocks;
 	ssize_t n = preadv2(file->fd, &one, 1, (off_t)offset, RWF_NOWAIT);
+	int err = errno;
+	*blocks = blocks_read();
 	if (n < 0)
-		return errno == EAGAIN ? 0 : -errno;
-	return n == 1 && blocks_read() == before;
+		return err == EAGAIN ? 0 : -err;
+	return n == 1 && *blocks == before;
 }
 
 /* SplitMix64's finaliser (Steele, Lea and Flood, 2014). */
@@ -88,23 +96,25 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Unless all samples agree on "cached", the result lies between none and all: places that were not
- * sampled may be cached. */
-static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t *ret)
+/* Takes at least @least samples.  Unless all samples agree on "cached", the result lies between
+ * none and all: places that were not sampled may be cached. */
+static int estimate(const struct hoist__file *file, uint64_t offset, uint64_t bytes, uint64_t least,
+		    uint64_t *ret)
 {
 	uint64_t page = hoist__page_bytes();
 	uint64_t n = bytes / SAMPLE_EVERY_BYTES;
-	n = hoist__min_u64(hoist__max_u64(n, MIN_SAMPLES), MAX_SAMPLES);
+	n = hoist__min_u64(hoist__max_u64(n, least), MAX_SAMPLES);
 	/* At most one sample a page: a second one would find the bytes that the first has had
 	 * read. */
 	n = hoist__min_u64(n, (offset + bytes - 1) / page - offset / page + 1);
-	uint64_t lot = hoist__now_ns();
+	uint64_t seed = hoist__now_ns();
 	uint64_t hits = 0;
+	long blocks = blocks_read();
 	for (uint64_t i = 0; i < n; i++) {
 		/* A random place in each n-th of the range. */
 		uint64_t from = bytes / n * i;
 		uint64_t part = i == n - 1 ? bytes - from : bytes / n;
-		int hit = sample(file, offset + from + mix(lot + i) % part);
+		int hit = sample(file, offset + from + mix(seed + i) % part, &blocks);
 		if (hit < 0)
 			return hit;
 		hits += (uint64_t)hit;
@@ -130,9 +140,65 @@ int hoist__file_resident(const struct hoist__file *file, uint64_t offset, uint64
 	}
 	int err = count(file, offset, inside, ret);
 	if (err != 0)
-		err = estimate(file, offset, inside, ret);
+		err = estimate(file, offset, inside, MIN_SAMPLES, ret);
 	if (err != 0)
 		return hoist__fail(-ENOTSUP, "%s: the kernel does not say what is cached (%s)",
 				   file->path, strerrorname_np(-err));
+	return 0;
+}
+
+/* --- windows --- */
+
+static bool covers(const struct hoist__resident_window *window, const struct hoist__file *file,
+		   uint64_t offset, uint64_t bytes)
+{
+	return window->file_ino == file->ino && window->file_dev == file->dev &&
+	       offset >= window->begin && offset < window->end && bytes <= window->end - offset &&
+	       hoist__now_ns() - window->asked_ns < WINDOW_NS;
+}
+
+/* Asks about all of the window, whose range is set. */
+static void look(const struct hoist__file *file, struct hoist__resident_window *window)
+{
+	uint64_t bytes = window->end - window->begin;
+	uint64_t resident = 0;
+	bool counted = count(file, window->begin, bytes, &resident) == 0;
+	bool known =
+		counted || estimate(file, window->begin, bytes, WINDOW_SAMPLES, &resident) == 0;
+	window->answer = HOIST__WINDOW_MIXED;
+	if (known && resident == bytes)
+		window->answer = HOIST__WINDOW_ALL;
+	else if (counted && resident == 0)
+		window->answer = HOIST__WINDOW_NONE;
+	else if (known && !counted && resident <= 1)
+		window->answer = HOIST__WINDOW_FEW;
+}
+
+int hoist__file_resident_ahead(const struct hoist__file *file,
+			       struct hoist__resident_window *window, uint64_t offset,
+			       uint64_t bytes, uint64_t end, uint64_t *ret)
+{
+	uint64_t limit = hoist__min_u64(end, file->bytes);
+	uint64_t inside = offset < file->bytes ? hoist__min_u64(bytes, file->bytes - offset) : 0;
+	if (!file->in_memory && inside > 1 && !covers(window, file, offset, inside) &&
+	    limit > offset && limit - offset > inside) {
+		*window = (struct hoist__resident_window){
+			.file_ino = file->ino,
+			.file_dev = file->dev,
+			.begin = offset,
+			.end = offset +
+			       hoist__max_u64(inside, hoist__min_u64(limit - offset, WINDOW_BYTES)),
+			.asked_ns = hoist__now_ns(),
+		};
+		look(file, window);
+	}
+	if (inside <= 1 || window->answer == HOIST__WINDOW_MIXED ||
+	    !covers(window, file, offset, inside))
+		return hoist__file_resident(file, offset, bytes, ret);
+	*ret = 0;
+	if (window->answer == HOIST__WINDOW_ALL)
+		*ret = inside;
+	else if (window->answer == HOIST__WINDOW_FEW)
+		*ret = 1; /* an estimate is never certain that nothing is cached */
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/scope.h"
 #include "io/staging-private.h"
 
 static struct hoist__staging_slot *staging_slot_of(struct hoist__slot *slot)
@@ -45,17 +46,65 @@ static int tell(void *context)
 }
 
 /* A driver that could not queue one call is not asked again: the owner then polls. */
-static void ask_to_tell(struct hoist__staging *staging, unsigned stream,
-			struct hoist__dev_event *event)
+static bool ask_behind(struct hoist__staging *staging, unsigned stream,
+		       struct hoist__dev_event *event)
 {
 	struct hoist__dev_stream *telling = staging->telling[stream];
 	HOIST__ASSERT(staging->teller != NULL && telling != NULL);
 	atomic_fetch_add_explicit(&staging->teller->refs, 1, memory_order_relaxed);
 	if (hoist__dev_stream_wait_event(telling, event) == 0 &&
 	    hoist__dev_stream_call(telling, tell, staging->teller) == 0)
-		return;
+		return true;
 	hoist__teller_unref(staging->teller);
 	staging->tells = false;
+	return false;
+}
+
+/* Asks about each stream that still works on the slot: the slot comes back with the last one. */
+static bool ask_about(struct hoist__staging *staging, struct hoist__slot *slot)
+{
+	const struct hoist__staging_slot *own = staging_slot_of(slot);
+	bool asked = own->bare == 0;
+	for (unsigned s = 0; asked && s < staging->n_streams; s++)
+		if ((own->queued & 1u << s) != 0)
+			asked = ask_behind(staging, s, event_of(staging, slot, s));
+	return asked;
+}
+
+/* The last slot of the oldest quarter of the copies.  A slot that waits for some streams may end
+ * before an older one that waits for others: only a slot that waits for all streams of the older
+ * ones is certain to come back with them. */
+static struct hoist__slot *copy_to_await(const struct hoist__staging *staging)
+{
+	struct hoist__list *node = staging->copying.next;
+	struct hoist__slot *ret = hoist__slot_of(node);
+	uint32_t streams = 0;
+	for (unsigned i = 0; i <= staging->n_copying / 4; i++, node = node->next) {
+		struct hoist__slot *slot = hoist__slot_of(node);
+		uint32_t own = staging_slot_of(slot)->queued;
+		streams |= own;
+		if ((streams & ~own) == 0)
+			ret = slot;
+	}
+	return ret;
+}
+
+bool hoist__staging_ask(struct hoist__staging *staging)
+{
+	struct hoist__slot *copy = NULL;
+	struct hoist__slot *fetch = NULL;
+	if (staging->failed != 0 || !staging->tells)
+		return false;
+	if (!hoist__list_empty(&staging->copying) && staging->asked_copy == NULL)
+		copy = copy_to_await(staging);
+	if (!hoist__list_empty(&staging->fetching) && staging->asked_fetch == NULL)
+		fetch = hoist__slot_of(staging->fetching.next);
+	if ((copy != NULL && !ask_about(staging, copy)) ||
+	    (fetch != NULL && !ask_about(staging, fetch)))
+		return false;
+	staging->asked_copy = copy != NULL ? copy : staging->asked_copy;
+	staging->asked_fetch = fetch != NULL ? fetch : staging->asked_fetch;
+	return staging->asked_copy != NULL || staging->asked_fetch != NULL;
 }
 
 /* --- queuing --- */
@@ -93,7 +142,7 @@ static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot,
 		       enum hoist__copy kind, const struct hoist__slot_box *boxes, size_t n_boxes,
 		       size_t *n_queued)
 {
-	uintptr_t base = (uintptr_t)staging->address + slot->index * staging->slot_bytes;
+	uintptr_t base = staging_slot_of(slot)->address;
 	int err = 0;
 	assert(stream < staging->n_streams);
 	HOIST__ASSERT(slot == &staging->slots[slot->index].slot);
@@ -107,21 +156,30 @@ static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot,
 	return err;
 }
 
-/* Records an event behind the copies that were queued for @slot on @stream.  After @err, the
- * failure of a copy, none is recorded and the stream is marked bare. */
-static int mark(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream, int err)
+/* Queues the boxes and an event behind them; the caller sets the slot's state.  After the failure
+ * of a copy, no event is recorded and the stream is marked bare.  *queued: copies are on their way,
+ * also after a failure. */
+static int queue(struct hoist__staging *staging, struct hoist__slot *slot, unsigned stream,
+		 enum hoist__copy kind, const struct hoist__slot_box *boxes, size_t n_boxes,
+		 bool *queued)
 {
 	struct hoist__staging_slot *own = staging_slot_of(slot);
-	HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING || slot->state == HOIST__SLOT_FETCHING);
-	HOIST__ASSERT(stream < staging->n_streams);
-	own->queued |= 1u << stream;
+	struct hoist__dev_scope scope;
+	size_t n_queued;
+	hoist__dev_enter(hoist__dev_stream_dev(staging->streams[stream]), &scope);
+	int err = queue_boxes(staging, slot, stream, kind, boxes, n_boxes, &n_queued);
+	*queued = err == 0 || n_queued > 0;
 	if (err == 0)
 		err = hoist__dev_event_record(event_of(staging, slot, stream),
 					      staging->streams[stream]);
-	if (err != 0)
-		own->bare |= 1u << stream;
-	else if (staging->tells)
-		ask_to_tell(staging, stream, event_of(staging, slot, stream));
+	hoist__dev_leave(&scope);
+	/* The driver was asked about an earlier event. */
+	if (staging->asked_copy == slot)
+		staging->asked_copy = NULL;
+	if (staging->asked_fetch == slot)
+		staging->asked_fetch = NULL;
+	own->queued |= (uint32_t)*queued << stream;
+	own->bare |= (uint32_t)(*queued && err != 0) << stream;
 	return err;
 }
 
@@ -131,18 +189,14 @@ int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, u
 	assert(slot->state == HOIST__SLOT_FULL || slot->state == HOIST__SLOT_COPYING);
 	if (staging->failed != 0)
 		return fail_failed(staging);
-	size_t n_queued;
-	int err = queue_boxes(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, boxes, n_boxes,
-			      &n_queued);
-	if (err != 0 && n_queued == 0)
-		return err;
-	if (slot->state == HOIST__SLOT_FULL) {
-		HOIST__ASSERT(staging_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
+	bool queued;
+	int err = queue(staging, slot, stream, HOIST__COPY_HOST_TO_DEVICE, boxes, n_boxes, &queued);
+	if (queued && slot->state == HOIST__SLOT_FULL) {
+		HOIST__ASSERT(hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_COPYING;
 		hoist__list_push_back(&staging->copying, &slot->node);
 		staging->n_copying++;
 	}
-	err = mark(staging, slot, stream, err);
 	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return err;
 }
@@ -153,18 +207,14 @@ int hoist__slot_fetch(struct hoist__staging *staging, struct hoist__slot *slot, 
 	assert(slot->state == HOIST__SLOT_READING || slot->state == HOIST__SLOT_FETCHING);
 	if (staging->failed != 0)
 		return fail_failed(staging);
-	size_t n_queued;
-	int err = queue_boxes(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, boxes, n_boxes,
-			      &n_queued);
-	if (err != 0 && n_queued == 0)
-		return err;
-	if (slot->state == HOIST__SLOT_READING) {
-		HOIST__ASSERT(staging_slot_of(slot)->queued == 0 && hoist__list_empty(&slot->node));
+	bool queued;
+	int err = queue(staging, slot, stream, HOIST__COPY_DEVICE_TO_HOST, boxes, n_boxes, &queued);
+	if (queued && slot->state == HOIST__SLOT_READING) {
+		HOIST__ASSERT(hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_FETCHING;
 		hoist__list_push_back(&staging->fetching, &slot->node);
 		staging->n_fetching++;
 	}
-	err = mark(staging, slot, stream, err);
 	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return err;
 }
@@ -224,6 +274,8 @@ int hoist__staging_reclaim(struct hoist__staging *staging)
 		HOIST__ASSERT(slot->state == HOIST__SLOT_COPYING && staging->n_copying != 0);
 		hoist__list_remove(&slot->node);
 		staging->n_copying--;
+		if (staging->asked_copy == slot)
+			staging->asked_copy = NULL;
 		staging->copied += slot->useful;
 		hoist__slot_make_free(staging, slot);
 		n++;
@@ -264,6 +316,8 @@ int hoist__staging_fetched(struct hoist__staging *staging, struct hoist__slot **
 	HOIST__ASSERT(slot->state == HOIST__SLOT_FETCHING && staging->n_fetching != 0);
 	hoist__list_remove(&slot->node);
 	staging->n_fetching--;
+	if (staging->asked_fetch == slot)
+		staging->asked_fetch = NULL;
 	slot->state = HOIST__SLOT_FULL;
 	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	*ret = slot;

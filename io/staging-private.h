@@ -8,12 +8,14 @@
  *     bare              a bit for each stream: no event is behind these copies, so that only
  *                       synchronising the stream shows their end
  *
- * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_slots.
+ * Equation: n_free + n_copying + n_fetching + (READING and FULL ones, with their owner) == n_made.
  *
- * Telling: the driver is asked to call `moved` behind each event, on a separate stream of the
- * staging's.  So these calls, which may take a driver longer than a slot's copy, do not hold up the
- * copy streams.  A driver that failed may call late, after the staging has ended.  Each call
- * therefore holds a reference to the teller, and the staging silences the teller when it settles.
+ * Telling: when the owner asks, the driver is asked to call `moved` behind the events of one slot,
+ * on separate streams of the staging's.  So these calls, which may take a driver longer than a
+ * slot's copy, do not hold up the copy streams.  Until that slot has come back, the driver is asked
+ * about no other slot of the same list (asked_copy, asked_fetch).  A driver that failed may call
+ * late, after the staging has ended.  Each call therefore holds a reference to the teller, and the
+ * staging silences the teller when it settles.
  */
 #ifndef HOIST_IO_STAGING_PRIVATE_H
 #define HOIST_IO_STAGING_PRIVATE_H
@@ -36,6 +38,7 @@ void hoist__teller_unref(struct hoist__teller *teller); /* takes NULL */
 
 struct hoist__staging_slot {
 	struct hoist__slot slot;
+	uintptr_t address; /* set when the slot is made */
 	uint32_t queued;
 	uint32_t bare;
 };
@@ -46,13 +49,20 @@ struct hoist__staging {
 	struct hoist__dev_stream *telling[HOIST__STAGING_MAX_STREAMS];
 	struct hoist__teller *teller;
 	unsigned n_streams;
-	bool tells; /* the driver calls `moved` on all streams */
+	bool tells; /* the driver can call `moved` on all streams */
+	const struct hoist__slot *asked_copy; /* NULL: none of the list */
+	const struct hoist__slot *asked_fetch;
 	struct hoist__pool *pool;
 	struct hoist__budget *budget;
 	size_t charged; /* bytes, to the budget */
-	uintptr_t address;
 	size_t slot_bytes;
-	unsigned n_slots;
+	unsigned n_slots; /* the most */
+	size_t n_events;
+	unsigned n_made;  /* the first of them: only these have memory */
+	unsigned n_step;
+	unsigned n_making; /* charged, not made yet; 0: no part is being made */
+	uintptr_t making;  /* its memory: the maker's, until hoist__staging_made() */
+	uintptr_t *parts;  /* the memory of each that is made: n_made / n_step, rounded up */
 	unsigned n_free;
 	unsigned n_copying;
 	unsigned n_fetching;
@@ -76,7 +86,7 @@ static inline struct hoist__slot *hoist__slot_of(struct hoist__list *node)
 HOIST__CONDITION static inline bool hoist__staging_adds_up(const struct hoist__staging *staging)
 {
 	unsigned n[HOIST__SLOT_FETCHING + 1] = {0};
-	for (unsigned i = 0; i < staging->n_slots; i++) {
+	for (unsigned i = 0; i < staging->n_made; i++) {
 		const struct hoist__staging_slot *own = &staging->slots[i];
 		enum hoist__slot_state state = own->slot.state;
 		bool moves = state == HOIST__SLOT_COPYING || state == HOIST__SLOT_FETCHING;

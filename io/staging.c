@@ -6,6 +6,7 @@
 #include "io/staging-private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/checked.h"
@@ -44,23 +45,26 @@ static int charge_more(struct hoist__staging *staging, size_t held, size_t bytes
 	return 0;
 }
 
-/* Finds the largest staging that fits in the budget: as many slots of the wanted size as fit, else
- * slots of half that size, in multiples of the smallest size (to which the slots' reads are
- * aligned), and so on. */
+/* Finds the largest first part that fits in the budget: as many slots of the wanted size as fit,
+ * else slots of half that size, in multiples of the smallest size (to which the slots' reads are
+ * aligned), and so on.  A staging that cannot have all of its first part does not grow. */
 static int charge(struct hoist__staging *staging, const struct hoist__staging_options *options,
 		  size_t slot_bytes, unsigned n_slots)
 {
 	size_t least = options->slot_bytes_least != 0 ? options->slot_bytes_least
 						      : HOIST__STAGING_MIN_SLOT_BYTES;
 	size_t smallest = hoist__min_u64(slot_bytes, least);
+	unsigned first =
+		options->n_step == 0 ? n_slots : (unsigned)hoist__min_u64(n_slots, options->n_step);
 	int err = -EINVAL;
 	for (;;) {
-		for (unsigned n = n_slots; n >= MIN_SLOTS; n--) {
+		for (unsigned n = first; n >= MIN_SLOTS; n--) {
 			err = charge_more(staging, options->held, n * slot_bytes);
 			if (err == 0) {
 				HOIST__ASSERT(staging->charged >= n * slot_bytes);
 				staging->slot_bytes = slot_bytes;
-				staging->n_slots = n;
+				staging->n_step = staging->n_making = n;
+				staging->n_slots = n < first ? n : n_slots;
 				return 0;
 			}
 		}
@@ -73,16 +77,16 @@ static int charge(struct hoist__staging *staging, const struct hoist__staging_op
 
 /* --- making and ending --- */
 
-static int make_slots(struct hoist__staging *staging)
+static int make_tables(struct hoist__staging *staging)
 {
-	size_t n_events = (size_t)staging->n_slots * staging->n_streams;
+	size_t n_events = staging->n_events = (size_t)staging->n_slots * staging->n_streams;
 	HOIST__ASSERT(staging->n_slots >= MIN_SLOTS &&
 		      staging->n_slots <= HOIST__STAGING_MAX_SLOTS);
-	HOIST__ASSERT(staging->address % HOIST__FILE_MAX_ALIGN == 0 &&
-		      staging->slot_bytes % 4096 == 0);
+	HOIST__ASSERT(staging->slot_bytes % 4096 == 0);
 	staging->slots = calloc(staging->n_slots, sizeof *staging->slots);
 	staging->events = calloc(n_events > 0 ? n_events : 1, sizeof *staging->events);
-	if (staging->slots == NULL || staging->events == NULL)
+	staging->parts = calloc(staging->n_slots / staging->n_step + 1, sizeof *staging->parts);
+	if (staging->slots == NULL || staging->events == NULL || staging->parts == NULL)
 		return hoist__fail_nomem("staging slots",
 					 staging->n_slots * sizeof *staging->slots +
 						 n_events * sizeof *staging->events);
@@ -93,15 +97,67 @@ static int make_slots(struct hoist__staging *staging)
 		if (err != 0)
 			return hoist__fail_in(err, "making staging slots");
 	}
-	for (unsigned i = 0; i < staging->n_slots; i++) {
-		struct hoist__slot *slot = &staging->slots[i].slot;
-		slot->state = HOIST__SLOT_FREE;
-		slot->index = i;
-		hoist__list_push_back(&staging->free, &slot->node);
+	return 0;
+}
+
+/* --- growing --- */
+
+bool hoist__staging_grow(struct hoist__staging *staging)
+{
+	unsigned n = (unsigned)hoist__min_u64(staging->n_step, staging->n_slots - staging->n_made);
+	if (n == 0 || staging->n_making != 0 || staging->failed != 0)
+		return false;
+	size_t bytes = n * staging->slot_bytes;
+	/* The bytes that the job held at first may be more than the first part took. */
+	size_t spare = staging->charged - staging->n_made * staging->slot_bytes;
+	if (bytes > spare && hoist__budget_acquire(staging->budget, bytes - spare) != 0)
+		return false;
+	staging->charged += bytes > spare ? bytes - spare : 0;
+	staging->n_making = n;
+	return true;
+}
+
+int hoist__staging_make(struct hoist__staging *staging)
+{
+	/* With slots of whole huge pages a direct read into a slot is one request.  Smaller slots
+	 * are aligned as any file may want. */
+	size_t align = staging->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0 ? HOIST__HUGE_PAGE_BYTES
+									 : HOIST__FILE_MAX_ALIGN;
+	HOIST__ASSERT(staging->n_making != 0 && staging->making == 0);
+	int err = hoist__pool_alloc(staging->pool, staging->n_making * staging->slot_bytes, align,
+				    0, &staging->making);
+	if (err != 0)
+		hoist__fail_in(err, "making %u staging slots of %zu bytes", staging->n_making,
+			       staging->slot_bytes);
+	return err;
+}
+
+void hoist__staging_made(struct hoist__staging *staging, int err)
+{
+	unsigned n = staging->n_making;
+	uintptr_t address = staging->making;
+	HOIST__ASSERT(n != 0 && (err == 0) == (address != 0));
+	staging->n_making = 0;
+	staging->making = 0;
+	if (err != 0) {
+		hoist__budget_release(staging->budget, n * staging->slot_bytes);
+		staging->charged -= n * staging->slot_bytes;
+		staging->n_slots = staging->n_made;
+		hoist__log(io, "staging stays at %u slots: %s", staging->n_made,
+			   strerrorname_np(-err));
+		return;
+	}
+	staging->parts[staging->n_made / staging->n_step] = address;
+	for (unsigned i = 0; i < n; i++) {
+		struct hoist__staging_slot *own = &staging->slots[staging->n_made];
+		own->address = address + i * staging->slot_bytes;
+		own->slot.index = staging->n_made++;
+		own->slot.state = HOIST__SLOT_FREE;
+		hoist__list_push_back(&staging->free, &own->slot.node);
 		staging->n_free++;
 	}
+	HOIST__ASSERT(address % HOIST__FILE_MAX_ALIGN == 0 && staging->n_made <= staging->n_slots);
 	HOIST__ASSERT(hoist__staging_adds_up(staging));
-	return 0;
 }
 
 void hoist__teller_unref(struct hoist__teller *teller)
@@ -146,7 +202,7 @@ static int check_options(const struct hoist__staging_options *options, size_t sl
 			 unsigned n_slots)
 {
 	if (slot_bytes % 4096 != 0 || n_slots < MIN_SLOTS || n_slots > HOIST__STAGING_MAX_SLOTS ||
-	    slot_bytes > SIZE_MAX / n_slots)
+	    slot_bytes > SIZE_MAX / n_slots || options->n_step == 1)
 		return hoist__fail(-EINVAL, "staging cannot have %u slots of %zu bytes", n_slots,
 				   slot_bytes);
 	if (options->pool == NULL || options->budget == NULL)
@@ -179,20 +235,12 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	staging->pool = hoist__pool_ref(options->pool);
 
 	err = charge(staging, options, slot_bytes, n_slots);
-	if (err == 0) {
-		size_t bytes = staging->n_slots * staging->slot_bytes;
-		/* With slots of whole huge pages a direct read into a slot is one request.  Smaller
-		 * slots are aligned as any file may want. */
-		size_t align = staging->slot_bytes % HOIST__HUGE_PAGE_BYTES == 0
-				       ? HOIST__HUGE_PAGE_BYTES
-				       : HOIST__FILE_MAX_ALIGN;
-		err = hoist__pool_alloc(staging->pool, bytes, align, 0, &staging->address);
-		if (err != 0)
-			hoist__fail_in(err, "making staging of %u slots of %zu bytes",
-				       staging->n_slots, staging->slot_bytes);
-	}
 	if (err == 0)
-		err = make_slots(staging);
+		err = make_tables(staging);
+	if (err == 0)
+		err = hoist__staging_make(staging);
+	if (err == 0)
+		hoist__staging_made(staging, 0);
 	if (err != 0) {
 		staging->charged -= hoist__min_u64(staging->charged, options->held);
 		hoist__staging_destroy(staging);
@@ -221,6 +269,7 @@ void hoist__staging_settle(struct hoist__staging *staging)
 	staging->n_copying -= finish_all(staging, &staging->copying);
 	staging->n_fetching -= finish_all(staging, &staging->fetching);
 	HOIST__ASSERT(staging->n_copying == 0 && staging->n_fetching == 0);
+	staging->asked_copy = staging->asked_fetch = NULL;
 	staging->tells = false;
 	if (staging->teller != NULL) {
 		pthread_mutex_lock(&staging->teller->lock);
@@ -240,16 +289,17 @@ void hoist__staging_destroy(struct hoist__staging *staging)
 	if (staging == NULL)
 		return;
 	hoist__staging_settle(staging);
-	for (size_t e = 0;
-	     staging->events != NULL && e < (size_t)staging->n_slots * staging->n_streams; e++)
+	HOIST__ASSERT(staging->making == 0);
+	for (size_t e = 0; staging->events != NULL && e < staging->n_events; e++)
 		hoist__dev_event_destroy(staging->events[e]);
-	if (staging->address != 0)
-		(void)hoist__pool_free(staging->pool, staging->address);
+	for (unsigned i = 0; i < staging->n_made; i += staging->n_step)
+		(void)hoist__pool_free(staging->pool, staging->parts[i / staging->n_step]);
 	if (staging->charged != 0)
 		hoist__budget_release(staging->budget, staging->charged);
 	hoist__pool_unref(staging->pool);
 	hoist__budget_unref(staging->budget);
 	free(staging->events);
+	free(staging->parts);
 	free(staging->slots);
 	free(staging);
 }
@@ -276,15 +326,18 @@ unsigned hoist__staging_n_fetching(const struct hoist__staging *staging)
 	return staging->n_fetching;
 }
 
-bool hoist__staging_tells(const struct hoist__staging *staging)
+unsigned hoist__staging_n_free(const struct hoist__staging *staging)
 {
-	return staging->tells;
+	return staging->failed != 0 ? 0 : staging->n_free;
 }
 
-void hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret)
+bool hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret)
 {
-	ret->address = (void *)staging->address;
+	if (staging->n_step < staging->n_slots)
+		return false;
+	ret->address = (void *)staging->parts[0];
 	ret->bytes = staging->n_slots * staging->slot_bytes;
+	return true;
 }
 
 size_t hoist__staging_peak_bytes(const struct hoist__staging *staging)
@@ -304,12 +357,12 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 	slot->state = HOIST__SLOT_READING;
 	slot->useful = 0;
 	slot->request = (struct hoist__request){
-		.address = (unsigned char *)staging->address + slot->index * staging->slot_bytes,
+		.address = (unsigned char *)staging->slots[slot->index].address,
 	};
-	HOIST__ASSERT(slot == &staging->slots[slot->index].slot && slot->index < staging->n_slots);
+	HOIST__ASSERT(slot == &staging->slots[slot->index].slot && slot->index < staging->n_made);
 	staging->n_free--;
-	if (staging->n_slots - staging->n_free > staging->n_busy_peak)
-		staging->n_busy_peak = staging->n_slots - staging->n_free;
+	if (staging->n_made - staging->n_free > staging->n_busy_peak)
+		staging->n_busy_peak = staging->n_made - staging->n_free;
 	HOIST__ASSERT(hoist__staging_adds_up(staging));
 	return slot;
 }
@@ -325,8 +378,7 @@ void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot
 void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *slot)
 {
 	HOIST__ASSERT(slot->state != HOIST__SLOT_FREE && hoist__list_empty(&slot->node));
-	HOIST__ASSERT(staging->slots[slot->index].queued == 0 &&
-		      staging->n_free < staging->n_slots);
+	HOIST__ASSERT(staging->slots[slot->index].queued == 0 && staging->n_free < staging->n_made);
 	slot->state = HOIST__SLOT_FREE;
 	hoist__list_push_front(&staging->free, &slot->node);
 	staging->n_free++;

@@ -24,10 +24,22 @@
  *   READING|FULL -> FREE  hoist__slot_release
  *
  * Invariants: every slot is in exactly one state; a slot is never written before the events
- * behind its last copies completed.  The memory is one block, pinned and on the first device's node
- * (staging without devices: plain memory), charged to the budget for the staging's life.  Reads
- * complete in any order; copies are queued in the order of hoist__slot_copy, on one stream for each
- * device, and slots come back in that order; fetches likewise.
+ * behind its last copies completed.  The memory is pinned and on the first device's node (staging
+ * without devices: plain memory), charged to the budget for the staging's life.  Reads complete in
+ * any order; copies are queued in the order of hoist__slot_copy, on one stream for each device, and
+ * slots come back in that order; fetches likewise.
+ *
+ * Growing: memory is made in parts of options.n_step slots, the first part at creation.  The owner
+ * asks for the next part when it misses a slot, as often as it likes; one part is made at a time.
+ * Making (mapping, populating, pinning) takes milliseconds, so another thread may do it meanwhile:
+ *
+ *     hoist__staging_grow   the owner    charges the budget for the part
+ *     hoist__staging_make   any thread   makes the part's memory
+ *     hoist__staging_made   the owner    the part's slots are FREE; or the charge is given back, and
+ *                                        the staging stays as large as it is
+ *
+ *     slots   [ part 0 ][ part 1 ] ... [ in making ][ not charged    ]
+ *             0                        n_made                        n_slots
  *
  * Threads: one owner at a time (the pump of a load or a save).
  */
@@ -78,8 +90,8 @@ struct hoist__staging_options {
 	struct hoist__dev_stream *const *streams;
 	unsigned n_streams;
 	struct hoist__pool *pool; /* PINNED, for the first stream's device; else HOST */
-	/* Called when a copy or a fetch may have ended, from a thread of the driver's, if the
-	 * driver can: a hint that a slot may be reclaimed.  Must not block.  NULL: no call */
+	/* Called after hoist__staging_ask(), from a thread of the driver's, when copies or fetches
+	 * have ended: a hint that slots may be reclaimed.  Must not block.  NULL: nobody asks */
 	void (*moved)(void *context);
 	void *context;
 	struct hoist__budget *budget;
@@ -89,12 +101,15 @@ struct hoist__staging_options {
 				  * such slots are always enough */
 	size_t slot_bytes;	 /* wanted; a multiple of 4096; 0: HOIST__STAGING_SLOT_BYTES */
 	unsigned n_slots;	 /* wanted; 0: HOIST__STAGING_SLOTS */
+	unsigned n_step;	 /* at least 2: the staging grows by so many slots at a time, up to
+				  * n_slots; 0: all are made at creation, in one block */
 };
 
 struct hoist__staging;
 
 /* Makes the largest staging that fits in the free bytes of the budget: with less room, first fewer
- * slots (at least 2), then smaller ones (at least options.slot_bytes_least).
+ * slots (at least 2), then smaller ones (at least options.slot_bytes_least).  One that grows needs
+ * room for its first part now, by the same rule.
  * Returns: 0; -EAGAIN if not even two smallest slots are free in the budget now;
  *   -EDQUOT if they exceed its limit (the text gives the least limit that works);
  *   -ENOMEM, -EPERM, -EREMOTEIO from pinning or event creation. */
@@ -109,12 +124,27 @@ void hoist__staging_settle(struct hoist__staging *staging);
  * use a slot.  Takes NULL. */
 void hoist__staging_destroy(struct hoist__staging *staging);
 
+/* Begins to make the next part.  Never blocks.  Returns: true if hoist__staging_make() is to be
+ * called, and then, even if it was not, hoist__staging_made(); false if a part is being made, or
+ * all are, or the budget has no room now, or making one has failed before. */
+bool hoist__staging_grow(struct hoist__staging *staging);
+
+/* Makes the part's memory.  Threads: any; the owner may use the staging meanwhile.
+ * Returns: 0; as hoist__pool_alloc(). */
+int hoist__staging_make(struct hoist__staging *staging);
+
+/* Takes the part.  @err: hoist__staging_make()'s result, or why the call was not made. */
+void hoist__staging_made(struct hoist__staging *staging, int err);
+
 size_t hoist__staging_slot_bytes(const struct hoist__staging *staging);
+/* The most that there can be. */
 unsigned hoist__staging_n_slots(const struct hoist__staging *staging);
 unsigned hoist__staging_n_copying(const struct hoist__staging *staging);
 unsigned hoist__staging_n_fetching(const struct hoist__staging *staging);
-/* All of the staging's memory, to register with an engine as buffer 0. */
-void hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret);
+/* All of the staging's memory, to register with an engine as buffer 0.  False: it is not one block,
+ * because it grows.  (A slot is a huge page or two, so a request for unregistered memory costs
+ * little.) */
+bool hoist__staging_memory(const struct hoist__staging *staging, struct hoist__engine_buffer *ret);
 /* Most bytes of slots that were not FREE at one time. */
 size_t hoist__staging_peak_bytes(const struct hoist__staging *staging);
 
@@ -163,8 +193,16 @@ int hoist__staging_wait(struct hoist__staging *staging);
 /* The `useful` bytes of slots whose copies completed since the last call. */
 uint64_t hoist__staging_take_copied(struct hoist__staging *staging);
 
-/* True if `moved` is called for every copy and fetch in flight: the owner need not poll for
- * them. */
-bool hoist__staging_tells(const struct hoist__staging *staging);
+/* Has the driver call `moved` when the oldest fetch has ended, or the oldest quarter of the copies;
+ * fewer of these, where the slots have copies on different streams.  The owner calls this before it
+ * waits for fetches or copies.  The driver's call and the wake that it makes cost more than a
+ * copy's other calls together, so that most slots are never asked about.  The three quarters behind
+ * keep the device busy meanwhile.
+ * Returns: true; false if the driver cannot call, or nothing is in flight: the owner looks again
+ *   after a while. */
+bool hoist__staging_ask(struct hoist__staging *staging);
+
+/* Slots that hoist__staging_acquire() would give now. */
+unsigned hoist__staging_n_free(const struct hoist__staging *staging);
 
 #endif

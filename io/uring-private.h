@@ -9,9 +9,14 @@
  *
  * The SQ ring may be smaller than the depth, and each disk has a queue of its own: a request
  * without an SQE stays pending there.  The CQ ring cannot overflow: it has room for
- * every request, one cancel and one poll.
+ * every request, one cancel and one ear.
  *
- * The poll watches an eventfd, by which the crew and hoist__engine_wake() end a wait.
+ * The ear is a read of an eventfd, by which the crew and hoist__engine_wake() end a wait.  The ring
+ * makes the read, so that the owner needs no call to empty the eventfd.  Only an owner that is
+ * about to sleep is worth a write: the owner sets `sleeping`, looks for ended requests and for a
+ * wake once more, and enters the kernel.  A signal comes behind its cause, takes `sleeping` back,
+ * and writes if the flag was set.  So either the owner's last look finds the cause, or the signal
+ * finds the flag.
  *
  * A ring breaks if io_uring_enter fails for good (a seccomp filter installed after
  * creation, a call from the wrong thread).  Requests that the kernel has not seen end
@@ -32,7 +37,7 @@
 
 /* user_data of SQEs that are no requests */
 #define HOIST__URING_CANCEL 0u
-#define HOIST__URING_POLL 1u
+#define HOIST__URING_EAR 1u
 
 struct hoist__uring {
 	struct hoist__engine engine; /* first: the two are cast into each other */
@@ -51,13 +56,14 @@ struct hoist__uring {
 	bool no_workers;	  /* the kernel could not start its own threads */
 	unsigned n_hot_threads;
 	int event_fd;
-	atomic_bool signalled; /* event_fd has been written to */
-	atomic_bool woken;     /* hoist__engine_wake() */
-	bool polling;	       /* the poll of event_fd is in flight */
-	bool cancelling;       /* a cancel is in flight */
-	bool cancelled;	       /* active requests are to end: */
-	uint64_t cancel_at;    /* when the kernel is asked again */
-	int broken;	       /* 0, or the errno that enter failed with */
+	atomic_bool sleeping; /* the owner is about to wait, and no signal has come since */
+	atomic_bool woken;    /* hoist__engine_wake() */
+	bool listening;	      /* the ear is in flight */
+	bool deaf;	      /* the kernel refused the ear: waits are cut short */
+	bool cancelling;      /* a cancel is in flight */
+	bool cancelled;	      /* active requests are to end: */
+	uint64_t cancel_at;   /* when the kernel is asked again */
+	int broken;	      /* 0, or the errno that enter failed with */
 	uint64_t broken_deadline;
 	struct hoist__uring_files files;
 	struct hoist__uring_buffers buffers;
@@ -88,11 +94,8 @@ int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *con
 			unsigned n);
 void hoist__uring_collect(struct hoist__uring *u);
 
-/* Ends the reaper's wait; @context is the ring.  Threads: any. */
+/* Ends the owner's wait, if the owner waits; @context is the ring.  Threads: any. */
 void hoist__uring_signal(void *context);
-
-/* Empties the eventfd, which is known to have been written to. */
-void hoist__uring_hear(struct hoist__uring *u);
 
 /* Makes the crew at the first request for it.  False: the system gives no threads. */
 bool hoist__uring_has_crew(struct hoist__uring *u);

@@ -3,6 +3,7 @@
  * The contract is in io/uring-private.h. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,18 +135,20 @@ void hoist__uring_signal(void *context)
 {
 	struct hoist__uring *u = context;
 	uint64_t one = 1;
-	/* EAGAIN is no loss: a counter that is not zero wakes the reaper just as well. */
-	if (!atomic_exchange(&u->signalled, true))
+	if (atomic_exchange(&u->sleeping, false))
 		(void)!write(u->event_fd, &one, sizeof one);
 }
 
-/* The eventfd is emptied before `signalled` is cleared: a signal after the exchange writes to it
- * again, and the caller sees an earlier signal's cause, since it looks for it after this call. */
-void hoist__uring_hear(struct hoist__uring *u)
+/* The ear is cut off by a cancel of all requests, and comes back. */
+static void hear(struct hoist__uring *u, int result)
 {
-	uint64_t n;
-	(void)!read(u->event_fd, &n, sizeof n);
-	(void)atomic_exchange(&u->signalled, false);
+	HOIST__ASSERT(u->listening);
+	u->listening = false;
+	if (result < 0 && result != -ECANCELED && result != -EINTR && !u->deaf) {
+		u->deaf = true;
+		hoist__log(io, "reading an eventfd: %s; waits are cut short",
+			   strerrorname_np(-result));
+	}
 }
 
 bool hoist__uring_has_crew(struct hoist__uring *u)
@@ -161,7 +164,7 @@ bool hoist__uring_has_crew(struct hoist__uring *u)
 	};
 	u->no_crew = hoist__crew_create(&options, &u->crew) != 0;
 	if (u->no_crew)
-		hoist__log(io, "no threads for hot reads: %s", hoist__error_text());
+		hoist__log(io, "no threads beside the ring: %s", hoist__error_text());
 	return !u->no_crew;
 }
 
@@ -169,45 +172,8 @@ static bool for_crew(const struct hoist__request *request)
 {
 	struct hoist__attempt next;
 	hoist__request_next(request, &next);
-	return next.what == HOIST__ATTEMPT_RESCUE ||
+	return next.what == HOIST__ATTEMPT_RESCUE || next.what == HOIST__ATTEMPT_WORK ||
 	       (!next.direct && request->hot && !request->write);
-}
-
-/* Gives the request to the crew or to its disk's queue, by its next call. */
-static void dispatch(struct hoist__uring *u, struct hoist__request *request)
-{
-	if (for_crew(request) && hoist__uring_has_crew(u))
-		hoist__crew_submit(u->crew, &request, 1);
-	else
-		hoist__list_push_back(&queue_of(u, request)->pending, &request->node);
-}
-
-int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
-			unsigned n)
-{
-	struct hoist__uring *u = hoist__uring_of(engine);
-	if (u->broken != 0)
-		return hoist__fail_errno(u->broken, "io_uring_enter");
-	HOIST__ASSERT(n <= engine->depth - engine->in_flight);
-	for (unsigned i = 0; i < n; i++)
-		dispatch(u, requests[i]);
-	hoist__uring_fill(u);
-	/* SQEs that the kernel does not take now stay in the ring, and go with the next enter.  If
-	 * the ring just broke, reap returns each request with the error. */
-	if (u->broken == 0 && io_uring_sq_ready(&u->ring) > 0)
-		(void)hoist__uring_note(u, io_uring_submit(&u->ring));
-	return 0;
-}
-
-/* --- back from the kernel --- */
-
-/* True if this thread must make the request's next call: neither the kernel nor a crew can. */
-static bool is_mine(struct hoist__uring *u, const struct hoist__request *request)
-{
-	struct hoist__attempt next;
-	hoist__request_next(request, &next);
-	return hoist__request_is_stuck(request) ||
-	       (next.what == HOIST__ATTEMPT_RESCUE && !hoist__uring_has_crew(u));
 }
 
 /* Calls made here are slow, and each waits for the one before, but the requests end.  Returns: as
@@ -224,6 +190,45 @@ static bool make_here(struct hoist__uring *u, struct hoist__request *request)
 	}
 	hoist__request_next(request, &attempt);
 	return hoist__request_finish(request, hoist__attempt_make(&attempt));
+}
+
+/* Gives the request to the crew or to its disk's queue, by its next call. */
+static void dispatch(struct hoist__uring *u, struct hoist__request *request)
+{
+	if (for_crew(request) && hoist__uring_has_crew(u)) {
+		hoist__crew_submit(u->crew, &request, 1);
+	} else if (request->work != NULL) {
+		(void)make_here(u, request);
+		hoist__list_push_back(&u->finished, &request->node);
+	} else {
+		hoist__list_push_back(&queue_of(u, request)->pending, &request->node);
+	}
+}
+
+int hoist__uring_submit(struct hoist__engine *engine, struct hoist__request *const *requests,
+			unsigned n)
+{
+	struct hoist__uring *u = hoist__uring_of(engine);
+	if (u->broken != 0)
+		return hoist__fail_errno(u->broken, "io_uring_enter");
+	HOIST__ASSERT(n <= engine->depth - engine->in_flight);
+	for (unsigned i = 0; i < n; i++)
+		dispatch(u, requests[i]);
+	/* The SQEs go with the reaper's next enter.  If the ring breaks here, reap returns each
+	 * request with the error. */
+	hoist__uring_fill(u);
+	return 0;
+}
+
+/* --- back from the kernel --- */
+
+/* True if this thread must make the request's next call: neither the kernel nor a crew can. */
+static bool is_mine(struct hoist__uring *u, const struct hoist__request *request)
+{
+	struct hoist__attempt next;
+	hoist__request_next(request, &next);
+	return hoist__request_is_stuck(request) ||
+	       (next.what == HOIST__ATTEMPT_RESCUE && !hoist__uring_has_crew(u));
 }
 
 static void complete(struct hoist__uring *u, struct hoist__request *request, int result)
@@ -250,10 +255,8 @@ void hoist__uring_collect(struct hoist__uring *u)
 		if (cqe->user_data == HOIST__URING_CANCEL) {
 			HOIST__ASSERT(u->cancelling);
 			u->cancelling = false;
-		} else if (cqe->user_data == HOIST__URING_POLL) {
-			HOIST__ASSERT(u->polling);
-			u->polling = false;
-			hoist__uring_hear(u);
+		} else if (cqe->user_data == HOIST__URING_EAR) {
+			hear(u, cqe->res);
 		} else if (!u->engine.abandoned) { /* else the owner has it back, or freed it */
 			complete(u, io_uring_cqe_get_data(cqe), cqe->res);
 		}

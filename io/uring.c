@@ -26,26 +26,27 @@
  * direct read that is answered with EAGAIN). */
 #define CANCEL_AGAIN_NS 10000000
 
-/* If the eventfd's poll could not be armed, a wait is cut into pieces of this length, so that a
- * wake is seen. */
-#define UNARMED_WAIT_NS 1000000
+/* Without an ear, a wait is cut into pieces of this length, so that a wake is seen. */
+#define DEAF_WAIT_NS 1000000
 
 /* Threads for hot requests: fewer than this already reach the memory's full speed. */
 #define MAX_HOT_THREADS 8u
 
 /* --- waiting --- */
 
-/* Adds a poll of the eventfd to the ring, so that a wake arrives as a completion. */
-static void arm(struct hoist__uring *u)
+/* Adds a read of the eventfd to the ring, so that a signal arrives as a completion. */
+static void listen_for_signals(struct hoist__uring *u)
 {
-	if (u->polling || u->broken != 0)
+	if (u->listening || u->deaf || u->broken != 0)
 		return;
 	struct io_uring_sqe *sqe = hoist__uring_sqe(u);
 	if (sqe == NULL)
 		return;
-	io_uring_prep_poll_add(sqe, u->event_fd, POLLIN);
-	io_uring_sqe_set_data64(sqe, HOIST__URING_POLL);
-	u->polling = true;
+	/* The number read is of no interest, and may arrive after the end of the ring. */
+	static uint64_t heard;
+	io_uring_prep_read(sqe, u->event_fd, &heard, sizeof heard, 0);
+	io_uring_sqe_set_data64(sqe, HOIST__URING_EAR);
+	u->listening = true;
 }
 
 /* Submits the SQEs and lets the kernel make completions; waits for one of them, up to @wait_ns. */
@@ -53,8 +54,8 @@ static int enter(struct hoist__uring *u, uint64_t wait_ns)
 {
 	if (wait_ns == 0)
 		return hoist__uring_note(u, io_uring_submit_and_get_events(&u->ring));
-	if (!u->polling)
-		wait_ns = hoist__min_u64(wait_ns, UNARMED_WAIT_NS);
+	if (!u->listening)
+		wait_ns = hoist__min_u64(wait_ns, DEAF_WAIT_NS);
 	if (wait_ns / HOIST__NS_PER_S >= INT32_MAX)
 		return hoist__uring_note(u, io_uring_submit_and_wait(&u->ring, 1));
 	struct __kernel_timespec timeout = {
@@ -87,7 +88,7 @@ static void end_unseen(struct hoist__uring *u)
 	for (unsigned n = io_uring_sq_ready(&u->ring); n > 0; n--) {
 		struct io_uring_sq *sq = &u->ring.sq;
 		struct io_uring_sqe *sqe = &sq->sqes[--sq->sqe_tail & *sq->kring_mask];
-		if (sqe->user_data == HOIST__URING_CANCEL || sqe->user_data == HOIST__URING_POLL)
+		if (sqe->user_data == HOIST__URING_CANCEL || sqe->user_data == HOIST__URING_EAR)
 			continue;
 		struct hoist__request *request = (void *)(uintptr_t)sqe->user_data;
 		hoist__list_remove(&request->node);
@@ -166,9 +167,24 @@ HOIST__CONDITION static bool adds_up(const struct hoist__uring *u)
 	       (u->broken != 0 || n_active == length(&u->active));
 }
 
+/* Waits in the kernel, unless the last look before finds that there is nothing to wait for (see
+ * io/uring-private.h).  Returns: as enter(). */
+static int sleep_in_kernel(struct hoist__uring *u, uint64_t wait_ns, bool *woken)
+{
+	atomic_store(&u->sleeping, true);
+	if (u->crew != NULL)
+		hoist__crew_take(u->crew, &u->finished);
+	*woken = atomic_exchange(&u->woken, false);
+	bool any = *woken || !hoist__list_empty(&u->finished);
+	if (!any)
+		listen_for_signals(u);
+	int err = any && !has_kernel_work(u) ? 0 : enter(u, any ? 0 : wait_ns);
+	atomic_store(&u->sleeping, false);
+	return err;
+}
+
 /* Enters the kernel at most once if something is ready to be returned, and otherwise until
- * something is, or @timeout_ns has passed.  The eventfd's poll is armed before the wait, so a wake
- * between the check of `woken` and the wait still ends the wait. */
+ * something is, or @timeout_ns has passed. */
 static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request **ret, unsigned max,
 			   uint64_t timeout_ns)
 {
@@ -184,17 +200,17 @@ static unsigned uring_reap(struct hoist__engine *engine, struct hoist__request *
 		bool any = woken || !hoist__list_empty(&u->finished);
 		if (any && !has_kernel_work(u))
 			break;
-		if (!any && left != 0)
-			arm(u);
 		cancel_active(u);
 		uint64_t wait = u->cancelled ? hoist__min_u64(left, CANCEL_AGAIN_NS) : left;
 		int err = 0;
 		if (u->broken != 0)
 			drain_broken(u, left);
+		else if (any || wait == 0)
+			err = enter(u, 0);
 		else
-			err = enter(u, any ? 0 : wait);
+			err = sleep_in_kernel(u, wait, &woken);
 		hoist__uring_collect(u);
-		if (any || !hoist__list_empty(&u->finished) || left == 0)
+		if (any || woken || !hoist__list_empty(&u->finished) || left == 0)
 			break;
 		/* The kernel is short of memory or of room: let others run. */
 		if (err == -EAGAIN || err == -EBUSY)
@@ -322,7 +338,7 @@ int hoist__uring_create(const struct hoist__engine_options *options, struct hois
 	if (u == NULL)
 		return hoist__fail_nomem("an io_uring engine", sizeof *u);
 	init(u, options);
-	u->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	u->event_fd = eventfd(0, EFD_CLOEXEC);
 	if (u->event_fd < 0) {
 		int err = hoist__fail_errno(-errno, "an eventfd for an engine");
 		free(u);

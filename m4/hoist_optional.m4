@@ -20,10 +20,13 @@ AC_DEFUN([HOIST_OPTIONAL_PKG], [
   AM_CONDITIONAL([HAVE_$2], [test "x$hoist_with_$1" = xyes])
 ])
 
-# HOIST_OPTIONAL_HEADER(name, header, extra include folder, what it is for)
+# HOIST_OPTIONAL_HEADER(name, header, extra include folder, what it is for, [condition])
 # Also --with-NAME=FOLDER.  Sets NAME_CPPFLAGS (upper case), the automake
-# conditional HAVE_NAME_H and the summary's word $hoist_with_NAME.
-AC_DEFUN([HOIST_OPTIONAL_HEADER], [HOIST_OPTIONAL_HEADER_AS([$1], m4_toupper([$1]), [$2], [$3], [$4])])
+# conditional HAVE_NAME_H and the summary's word $hoist_with_NAME.  A header for
+# which the preprocessor's condition is false, one too old, counts as not found.
+AC_DEFUN([HOIST_OPTIONAL_HEADER],
+  [HOIST_OPTIONAL_HEADER_AS([$1], m4_toupper([$1]), [$2], [$3], [$4], m4_default([$5], [1]),
+    [$2[]m4_ifval([$5], [ with $5])])])
 AC_DEFUN([HOIST_OPTIONAL_HEADER_AS], [
   AC_ARG_WITH([$1], AS_HELP_STRING([--with-$1@<:@=FOLDER@:>@], [use $3 for $5 (default: if found)]),
     [], [with_$1=auto])
@@ -41,9 +44,12 @@ AC_DEFUN([HOIST_OPTIONAL_HEADER_AS], [
         [$2_CPPFLAGS=$hoist_platform],
         [$2_CPPFLAGS="-isystem $hoist_folder $hoist_platform"])
       CPPFLAGS="$hoist_save_CPPFLAGS $$2_CPPFLAGS"
-      AS_IF([test "x$hoist_folder" = x-], [AC_MSG_CHECKING([for $3])],
-        [AC_MSG_CHECKING([for $3 in $hoist_folder])])
-      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <$3>]], [])],
+      AS_IF([test "x$hoist_folder" = x-], [AC_MSG_CHECKING([for $7])],
+        [AC_MSG_CHECKING([for $7 in $hoist_folder])])
+      AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <$3>
+#if !($6)
+#error "too old"
+#endif]], [])],
         [hoist_with_$1=yes], [])
       AC_MSG_RESULT([$hoist_with_$1])
       AS_IF([test "x$hoist_with_$1" = xyes], [break])
@@ -52,8 +58,8 @@ AC_DEFUN([HOIST_OPTIONAL_HEADER_AS], [
     AS_IF([test "x$hoist_with_$1" = xno], [
       $2_CPPFLAGS=
       AS_IF([test "x$with_$1" != xauto],
-        [AC_MSG_ERROR([--with-$1 was given, but $3 is not found])])
-      hoist_with_$1="no, $3 not found"
+        [AC_MSG_ERROR([--with-$1 was given, but $7 is not found])])
+      hoist_with_$1="no, $7 not found"
     ])
   ])
   AC_SUBST([$2_CPPFLAGS])

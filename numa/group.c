@@ -17,14 +17,16 @@
 #include "base/error.h"
 #include "base/figure.h"
 #include "base/log.h"
+#include "numa/processors.h"
 #include "numa/sysfs.h"
 
 /* v1 says "no limit" with a number; anything from here on means none. */
 #define NO_LIMIT ((uint64_t)1 << 60)
 
-/* The mount of the hierarchy that limits memory, and the name of this process's group in it. */
+/* The mount of the hierarchy that has a controller, and the name of this process's group in it. */
 struct place {
 	bool v2;
+	const char *controller; /* v1: ",memory,", ",cpu,"; v2 has one hierarchy for all */
 	char mount[PATH_MAX];
 	char group[PATH_MAX]; /* beneath the mount; "" is the mount itself */
 };
@@ -32,8 +34,8 @@ struct place {
 /* --- finding the group --- */
 
 /* Finds the group's path in a line of /proc/self/cgroup, "ID:CONTROLLERS:PATH": the line of v1's
- * memory controller, or v2's, which is "0::PATH". */
-static bool find_group(const char *text, bool v2, char *ret, size_t room)
+ * controller, or v2's, which is "0::PATH". */
+static bool find_group(const char *text, struct place *place)
 {
 	for (const char *line = text; *line != '\0';) {
 		size_t length = strcspn(line, "\n");
@@ -45,10 +47,12 @@ static bool find_group(const char *text, bool v2, char *ret, size_t room)
 			char list[256];
 			(void)snprintf(list, sizeof list, ",%.*s,", (int)(path - names - 1),
 				       names + 1);
-			bool found = v2 ? path == names + 1 : strstr(list, ",memory,") != NULL;
+			bool found = place->v2 ? path == names + 1
+					       : strstr(list, place->controller) != NULL;
 			if (found) {
 				int n = (int)(length - (size_t)(path + 1 - line));
-				return snprintf(ret, room, "%.*s", n, path + 1) < (int)room;
+				return snprintf(place->group, sizeof place->group, "%.*s", n,
+						path + 1) < (int)sizeof place->group;
 			}
 		}
 		line += length + (line[length] == '\n');
@@ -58,7 +62,7 @@ static bool find_group(const char *text, bool v2, char *ret, size_t room)
 
 /* Parses one line of /proc/self/mountinfo: "id parent dev ROOT MOUNT options ... - TYPE source
  * OPTIONS". */
-static bool parse_mount(char *line, bool v2, char **root, char **mount)
+static bool parse_mount(char *line, const struct place *place, char **root, char **mount)
 {
 	char *rest = NULL;
 	char *word = strtok_r(line, " ", &rest);
@@ -75,8 +79,8 @@ static bool parse_mount(char *line, bool v2, char **root, char **mount)
 		return false;
 	char list[512];
 	(void)snprintf(list, sizeof list, ",%s,", options);
-	return v2 ? strcmp(type, "cgroup2") == 0
-		  : strcmp(type, "cgroup") == 0 && strstr(list, ",memory,") != NULL;
+	return place->v2 ? strcmp(type, "cgroup2") == 0
+			 : strcmp(type, "cgroup") == 0 && strstr(list, place->controller) != NULL;
 }
 
 /* Keeps the part of the group's path that lies beneath the mount.  A container may see only its own
@@ -108,7 +112,7 @@ static bool find_mount(const char *root, struct place *place)
 		char *from;
 		char *mount;
 		line[strcspn(line, "\n")] = '\0';
-		found = parse_mount(line, place->v2, &from, &mount) &&
+		found = parse_mount(line, place, &from, &mount) &&
 			snprintf(place->mount, sizeof place->mount, "%s%s", root, mount) <
 				(int)sizeof place->mount;
 		if (found)
@@ -120,12 +124,13 @@ static bool find_mount(const char *root, struct place *place)
 	return found;
 }
 
-static bool find_place(const char *root, bool v2, struct place *ret)
+static bool find_place(const char *root, bool v2, const char *controller, struct place *ret)
 {
 	char text[8192];
 	ret->v2 = v2;
+	ret->controller = controller;
 	return hoist__sysfs_read(text, sizeof text, root, "proc/self/cgroup") == 0 &&
-	       find_group(text, v2, ret->group, sizeof ret->group) && find_mount(root, ret);
+	       find_group(text, ret) && find_mount(root, ret);
 }
 
 /* --- reading its limits --- */
@@ -214,17 +219,22 @@ static void look_at(const char *root, const struct place *place, struct hoist__g
 		       place->group[0] != '\0' ? place->group : "/");
 }
 
+/* Turns to the group that has this one.  False: this one is the topmost. */
+static bool go_up(struct place *place)
+{
+	char *end = strrchr(place->group, '/');
+	if (end != NULL)
+		*end = '\0';
+	return end != NULL;
+}
+
 /* Looks at each group from the process's own up to the mount.  Groups above the mount cannot be
  * seen. */
 static void look_along(const char *root, struct place *place, struct hoist__group *least)
 {
-	for (;;) {
+	do
 		look_at(root, place, least);
-		char *end = strrchr(place->group, '/');
-		if (end == NULL)
-			break;
-		*end = '\0';
-	}
+	while (go_up(place));
 }
 
 int hoist__group_look(const char *root, struct hoist__group *ret)
@@ -234,13 +244,44 @@ int hoist__group_look(const char *root, struct hoist__group *ret)
 	if (place == NULL)
 		return -ENOENT; /* then nothing is known, and nothing is limited */
 	for (int v2 = 0; v2 <= 1; v2++)
-		if (find_place(root, v2 != 0, place))
+		if (find_place(root, v2 != 0, ",memory,", place))
 			look_along(root, place, &least);
 	free(place);
 	if (least.left_bytes == UINT64_MAX)
 		return -ENOENT;
 	*ret = least;
 	return 0;
+}
+
+/* --- processors --- */
+
+/* The processors that the quota of one group keeps busy. */
+static unsigned quota_of(const struct place *place)
+{
+	uint64_t quota = number_in(place, place->v2 ? "cpu.max" : "cpu.cfs_quota_us");
+	uint64_t period = place->v2 ? UINT64_MAX : number_in(place, "cpu.cfs_period_us");
+	char text[64];
+	/* v2 has both numbers in one file, the quota first. */
+	if (place->v2 && quota != UINT64_MAX &&
+	    (hoist__sysfs_read(text, sizeof text, place->mount, "%s/cpu.max", place->group) != 0 ||
+	     sscanf(text, "%*u %" SCNu64, &period) != 1))
+		return UINT_MAX;
+	if (quota == 0 || quota == UINT64_MAX || period == 0 || period == UINT64_MAX)
+		return UINT_MAX;
+	return (unsigned)hoist__min_u64((quota - 1) / period + 1, UINT_MAX);
+}
+
+unsigned hoist__group_processors(const char *root)
+{
+	unsigned least = UINT_MAX;
+	struct place *place = malloc(sizeof *place);
+	for (int v2 = 0; place != NULL && v2 <= 1; v2++) {
+		bool more = find_place(root, v2 != 0, ",cpu,", place);
+		for (; more; more = go_up(place))
+			least = (unsigned)hoist__min_u64(least, quota_of(place));
+	}
+	free(place);
+	return least;
 }
 
 int hoist__group_check(uint64_t bytes, uint64_t spare, const char *what)

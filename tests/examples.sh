@@ -28,6 +28,11 @@ for device in cpu cuda:0; do
 	says "^s: 4 bytes at 0x"
 	says "^52 bytes in .* s by "
 
+	example stream "$model" $device
+	says "^q_proj.weight: 48 bytes on $device$"
+	says "^s: 4 bytes on $device$"
+	says "^2 tensors, at most [1-9][0-9]* bytes at a time$"
+
 	example save "$work/saved.safetensors" $device
 	says "^saved 2 tensors, "
 	says "^verified$"
@@ -38,6 +43,9 @@ for device in cpu cuda:0; do
 		says "rank $rank of 2: s is .*shape=()"
 	done
 
+	example refit "$model" "$model" $device
+	says "^52 bytes into 2 buffers on $device in "
+
 	example event_loop "$model" $device
 	says "of 52 bytes$"
 	says "^loaded$"
@@ -46,6 +54,15 @@ for device in cpu cuda:0; do
 	says "32 bits a value, shape 2 3$"
 	says "4.0, 5.0, 6.0\]\], dtype=f32, shape=(2, 3), device="
 done
+example targets "$model" cuda:0 cpu cuda:0
+for target in 0 1 2; do
+	says "^target $target: .*dtype=bf16, shape=(4, 1)"
+	says "^target $target: .*shape=()"
+done
+"$examples/group" "$model" "shm:example-$$" 1 2 cpu >/dev/null 2>&1 &
+example group "$model" "shm:example-$$" 0 2 cpu
+wait $! || fail "rank 1 of the group"
+says "^rank 0 of 2: 2 tensors, 52 bytes"
 ! "$examples/tensor_parallel" "$model" 2 2 cpu >"$out" 2>"$err" || fail "rank 2 of 2 was taken"
 ! "$examples/load" "$work/none" cpu >"$out" 2>"$err" || fail "there is no such model"
 grep -q "^checkpoint: " "$err" || fail "the message lacks: checkpoint"

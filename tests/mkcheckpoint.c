@@ -30,6 +30,9 @@ struct tensor {
 	unsigned shard;
 };
 
+/* From so many tensors on, names are short: the format's headers have at most 100 MB. */
+#define MANY 500000u
+
 /* The name of tensor @i of @n and its weight: its share of all the bytes. */
 static uint64_t name_tensor(size_t i, size_t n, char *name, size_t bytes)
 {
@@ -52,7 +55,10 @@ static uint64_t name_tensor(size_t i, size_t n, char *name, size_t bytes)
 		return 1;
 	}
 	const struct role *role = &roles[(i - 1) % 9];
-	snprintf(name, bytes, "model.layers.%zu.%s.weight", (i - 1) / 9, role->name);
+	if (n >= MANY)
+		snprintf(name, bytes, "layers.%zu", i);
+	else
+		snprintf(name, bytes, "model.layers.%zu.%s.weight", (i - 1) / 9, role->name);
 	return role->weight;
 }
 

@@ -80,7 +80,8 @@ bool args_load_make(struct load_args *load, size_t words)
 	*load = (struct load_args){0};
 	load->slices = calloc(words, sizeof *load->slices);
 	load->replicas = calloc(words, sizeof *load->replicas);
-	if (load->slices != NULL && load->replicas != NULL)
+	load->targets = calloc(words, sizeof *load->targets);
+	if (load->slices != NULL && load->replicas != NULL && load->targets != NULL)
 		return true;
 	args_load_free(load);
 	return false;
@@ -90,6 +91,9 @@ void args_load_free(struct load_args *load)
 {
 	free(load->slices);
 	free(load->replicas);
+	free(load->targets);
+	free(load->target_slices);
+	free(load->order);
 	*load = (struct load_args){0};
 }
 
@@ -98,6 +102,76 @@ static const char *take_slice(struct load_args *load, char *value)
 	if (!parse_slice(value, &load->slices[load->n_slices]))
 		return "GLOB:AXIS:R/N (the Rth of N parts, from 0) or GLOB:AXIS:BEGIN..END";
 	load->n_slices++;
+	return NULL;
+}
+
+/* Splits the first part of a list with commas off.  Returns: the rest; NULL: there is none. */
+static char *split(char *list)
+{
+	char *comma = strchr(list, ',');
+	if (comma != NULL)
+		*comma++ = '\0';
+	return comma;
+}
+
+static const char *take_order(struct load_args *load, char *value)
+{
+	static const char good[] = "NAME,... (names or globs, none of them empty)";
+	for (char *name = value; name != NULL;) {
+		char *rest = split(name);
+		const char **more = reallocarray(load->order, load->n_order + 1, sizeof *more);
+		if (more == NULL)
+			return "shorter: there is no memory for so many names";
+		load->order = more;
+		if (name[0] == '\0')
+			return good;
+		load->order[load->n_order++] = name;
+		name = rest;
+	}
+	return NULL;
+}
+
+/* Finds the colon behind "cpu", "cuda" or "cuda:1".  Returns: the colon or the end of the text. */
+static char *end_of_device(char *text)
+{
+	char *colon = text + strcspn(text, ":");
+	size_t digits = colon[0] == ':' ? strspn(colon + 1, "0123456789") : 0;
+	bool number = digits > 0 && (colon[1 + digits] == ':' || colon[1 + digits] == '\0');
+	return number ? colon + 1 + digits : colon;
+}
+
+/* Reads "cuda:0", "cuda:0:GLOB:AXIS:R/N,GLOB:AXIS:BEGIN..END". */
+static const char *take_target(struct load_args *load, char *value)
+{
+	static const char good[] = "DEV or DEV:SLICE,... with slices as --slice has them";
+	struct target_args *target = &load->targets[load->n_targets];
+	char *end = end_of_device(value);
+	char *slice = *end == ':' ? end + 1 : NULL;
+	*end = '\0';
+	*target = (struct target_args){.device = value, .first_slice = load->n_target_slices};
+	while (slice != NULL) {
+		char *rest = split(slice);
+		hoist_load_slice *more =
+			reallocarray(load->target_slices, load->n_target_slices + 1, sizeof *more);
+		if (more == NULL)
+			return "shorter: there is no memory for so many slices";
+		load->target_slices = more;
+		if (!parse_slice(slice, &more[load->n_target_slices]))
+			return good;
+		load->n_target_slices++;
+		target->n_slices++;
+		slice = rest;
+	}
+	load->n_targets++;
+	return value[0] != '\0' ? NULL : good;
+}
+
+static const char *take_window(struct load_args *load, const char *value)
+{
+	size_t bytes = 0;
+	if (args_bytes(value, &bytes) != 0 || bytes == 0)
+		return "a number of bytes above 0, as 512M or 2G";
+	load->window_bytes = bytes;
 	return NULL;
 }
 
@@ -144,6 +218,16 @@ static const char *take_depth(struct load_args *load, const char *value)
 	return NULL;
 }
 
+static const char *take_rank(struct load_args *load, char *value)
+{
+	hoist_load_slice part = {0};
+	if (!part_of(value, &part) || part.n_ranks > 64)
+		return "R/N: rank R (from 0) of N, which is 64 at most";
+	load->rank = (unsigned)part.rank;
+	load->n_ranks = (unsigned)part.n_ranks;
+	return NULL;
+}
+
 static const struct {
 	const char *name;
 	unsigned flag;
@@ -151,6 +235,7 @@ static const struct {
 	{"populate", HOIST_LOAD_POPULATE},
 	{"drop-cache", HOIST_LOAD_DROP_CACHE},
 	{"check-digests", HOIST_LOAD_VERIFY},
+	{"stream", HOIST_LOAD_STREAM},
 };
 
 const char *args_load_take(struct load_args *load, const char *name, char *value)
@@ -164,6 +249,10 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 			load->flags |= switches[i].flag;
 			return NULL;
 		}
+	if (strcmp(name, "into") == 0) {
+		load->into = true;
+		return NULL;
+	}
 	if (strcmp(name, "slice") == 0)
 		return take_slice(load, value);
 	if (strcmp(name, "dtype") == 0)
@@ -174,6 +263,18 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 		return take_chunk(load, value);
 	if (strcmp(name, "depth") == 0)
 		return take_depth(load, value);
+	if (strcmp(name, "group") == 0) {
+		load->group = value;
+		return NULL;
+	}
+	if (strcmp(name, "rank") == 0)
+		return take_rank(load, value);
+	if (strcmp(name, "window") == 0)
+		return take_window(load, value);
+	if (strcmp(name, "order") == 0)
+		return take_order(load, value);
+	if (strcmp(name, "target") == 0)
+		return take_target(load, value);
 	/* Only --replica is left. */
 	load->replicas[load->n_replicas++] = value;
 	return NULL;

@@ -8,12 +8,21 @@
 
 #include <hoist/load.h>
 
+/* A value of --target. */
+struct target_args {
+	const char *device;
+	size_t first_slice; /* it has target_slices[first_slice .. first_slice + n_slices) */
+	size_t n_slices;
+};
+
 /* The options that were given, in the order of the command line. */
 struct load_args {
 	const char *given;	  /* the first of these options; NULL: none */
 	hoist_load_slice *slices; /* room for all words of the command line */
 	size_t n_slices;
-	const char **replicas; /* likewise */
+	const char **replicas;	/* likewise */
+	const char *group;	/* NULL: the load is alone */
+	unsigned rank, n_ranks; /* n_ranks 0: --rank was not given */
 	size_t n_replicas;
 	hoist_dtype dtype;
 	enum hoist_map map;
@@ -21,6 +30,14 @@ struct load_args {
 	size_t chunk_bytes;
 	unsigned depth;
 	unsigned flags; /* HOIST_LOAD_* */
+	bool into;
+	size_t window_bytes;
+	const char **order; /* names and globs of --order */
+	size_t n_order;
+	struct target_args *targets; /* room for all words */
+	size_t n_targets;
+	hoist_load_slice *target_slices; /* of all targets */
+	size_t n_target_slices;
 };
 
 /* Makes room for @words words.  Returns: true; false without memory, and nothing is owed. */

@@ -27,7 +27,7 @@ static const struct {
 	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
 	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
 	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
-	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map"},
+	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map, adaptive"},
 	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
@@ -43,11 +43,19 @@ static const struct {
 	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
 	{OPTION_LOAD, "replica", "DEV",
 	 "another device that gets the same tensors; may be repeated"},
+	{OPTION_LOAD, "group", "shm:NAME", "one rank of the load that this group does together"},
+	{OPTION_LOAD, "rank", "R/N", "--group: this is rank R (from 0) of N"},
+	{OPTION_LOAD, "target", "TARGET",
+	 "DEV or DEV:SLICE,...: one of several destinations; may be repeated"},
+	{OPTION_LOAD, "stream", NULL, "take tensors one by one while others load, and drop each"},
+	{OPTION_LOAD, "window", "BYTES", "--stream: most memory for tensors on each device"},
+	{OPTION_LOAD, "order", "NAMES", "NAME,...: names or globs of tensors to read first"},
 	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
 	{OPTION_LOAD, "populate", NULL, "--io map: read everything ahead"},
 	{OPTION_LOAD, "chunk", "BYTES", "size of one read"},
 	{OPTION_LOAD, "depth", "N", "reads in flight on each disk"},
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
+	{OPTION_LOAD, "into", NULL, "then load once more, into the same memory"},
 	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
@@ -156,11 +164,12 @@ static int take_io(struct args *args, const char *value, bool maps)
 					    [HOIST_IO_DIRECT] = "direct",
 					    [HOIST_IO_CACHED] = "cached",
 					    [HOIST_IO_MAP] = "map",
+					    [HOIST_IO_ADAPTIVE] = "adaptive",
 					    NULL};
 	int i = word_index(words, value);
-	if (i < 0 || (i == HOIST_IO_MAP && !maps))
+	if (i < 0 || (i >= HOIST_IO_MAP && !maps))
 		return usage_value(args->command, "io", value,
-				   maps ? "auto, direct, cached or map"
+				   maps ? "auto, direct, cached, map or adaptive"
 					: "auto, direct or cached: nothing is mapped");
 	args->io = (enum hoist_io)i;
 	return STATUS_OK;
@@ -283,6 +292,7 @@ static int take_option(struct args *args, size_t row, char *value)
 	switch (options[row].bit) {
 	case OPTION_DEVICE:
 		args->device = value;
+		args->has_device = true;
 		break;
 	case OPTION_TENSOR:
 	case OPTION_WORK:

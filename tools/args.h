@@ -55,7 +55,8 @@ struct args {
 	const struct command *command;
 	const char *operands[2]; /* NULL if not given */
 	const char *device;	 /* "cpu" if not given */
-	const char **patterns;	 /* of --tensor or --work, in their order */
+	bool has_device;
+	const char **patterns; /* of --tensor or --work, in their order */
 	size_t n_patterns;
 	enum hoist_engine engine;
 	enum hoist_io io;

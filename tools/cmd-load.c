@@ -44,20 +44,39 @@ static void add_dtype(struct unconverted *unconverted, const char *name)
 		       used > 0 ? ", " : "", name);
 }
 
+/* Counts a tensor of a load that converts to @asked. */
+static void count_one(hoist_dtype asked, hoist_buffer *buffer, struct unconverted *ret)
+{
+	hoist_dtype dtype = hoist_buffer_dtype(buffer);
+	if (dtype == asked)
+		return;
+	ret->n++;
+	add_dtype(ret, hoist_dtype_name(dtype));
+}
+
+/* The tensors of a load that streams are counted as they come. */
+struct counting {
+	hoist_dtype asked;
+	struct unconverted *unconverted;
+};
+
+static void count_given(void *context, hoist_buffer *buffer)
+{
+	const struct counting *counting = context;
+	count_one(counting->asked, buffer, counting->unconverted);
+}
+
 static int count_unconverted(const struct operation *op, const struct args *args,
 			     struct unconverted *ret)
 {
-	size_t n = args->load.dtype != 0 ? hoist_load_n_tensors(op->load) : 0;
+	bool streams = (args->load.flags & HOIST_LOAD_STREAM) != 0;
+	size_t n = args->load.dtype != 0 && !streams ? hoist_load_n_tensors(op->load) : 0;
 	for (size_t i = 0; i < n; i++) {
 		hoist_buffer *buffer = NULL;
 		if (hoist_load_tensor(op->load, i, &(size_t){0}, &buffer) != 0)
 			return fail_library();
-		hoist_dtype dtype = hoist_buffer_dtype(buffer);
+		count_one(args->load.dtype, buffer, ret);
 		hoist_buffer_unref(buffer);
-		if (dtype == args->load.dtype)
-			continue;
-		ret->n++;
-		add_dtype(ret, hoist_dtype_name(dtype));
 	}
 	return STATUS_OK;
 }
@@ -73,21 +92,59 @@ static void print_unconverted(const struct unconverted *unconverted)
 			unconverted->dtypes);
 }
 
+/* These facts stand beside the report of the load. */
+struct more {
+	uint64_t first_ns;	  /* --stream: until the first tensor came */
+	hoist_load_report before; /* --into: of the load into fresh memory */
+	struct unconverted unconverted;
+};
+
+/* "cuda:0", "cuda:0 and 7 further targets". */
+static void print_targets(const hoist_load_report *report, const struct args *args)
+{
+	size_t n = args->load.n_targets > 0 ? args->load.n_targets - 1 : args->load.n_replicas;
+	(void)printf("to        %s", report->device);
+	if (n > 0)
+		(void)printf(" and %zu further %s%s", n,
+			     args->load.n_targets > 0 ? "target" : "replica", n == 1 ? "" : "s");
+	(void)printf("%s\n", report->emulated ? " (emulated: no real device was used)" : "");
+}
+
+static void print_stream(const hoist_load_report *report, const struct args *args,
+			 uint64_t first_ns)
+{
+	struct text a, b;
+	if ((args->load.flags & HOIST_LOAD_STREAM) == 0)
+		return;
+	(void)printf("stream    the first tensor came after %s",
+		     format_seconds(seconds_of(first_ns), &a));
+	if (args->load.window_bytes > 0)
+		(void)printf("; %s in use at most, window %s",
+			     format_bytes(report->window_peak_bytes, &a),
+			     format_bytes(args->load.window_bytes, &b));
+	(void)putchar('\n');
+}
+
 static void print_report(const hoist_load_report *report, const struct args *args,
-			 const struct unconverted *unconverted)
+			 const struct more *more)
 {
 	struct text a, b, c;
+	const hoist_load_report *before = &more->before;
 	double seconds = seconds_of(report->ns);
 	bool all_read = report->mapped_bytes == 0 || (args->load.flags & HOIST_LOAD_POPULATE) != 0;
 	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
-	(void)printf("to        %s%s\n", report->device,
-		     report->emulated ? " (emulated: no real device was used)" : "");
+	print_targets(report, args);
 	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
 		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
 			      : "mapped bytes are read when they are touched",
 		     format_seconds(seconds_of(report->cpu_ns), &c));
+	if (args->load.into)
+		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
+			     format_seconds(seconds_of(before->ns), &a),
+			     format_rate(rate_of(before->bytes, seconds_of(before->ns)), &b),
+			     (double)report->ns / (double)before->ns);
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);
 	(void)printf("read      %s direct, %s cached, %s mapped; ",
@@ -98,18 +155,20 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->pinned_peak_bytes, &b),
 		     format_bytes(report->budget_bytes, &c));
-	print_unconverted(unconverted);
+	print_stream(report, args, more->first_ns);
+	print_unconverted(&more->unconverted);
 	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
 }
 
-static int print_json(const hoist_load_report *report, bool verified,
-		      const struct unconverted *unconverted)
+static int print_json(const hoist_load_report *report, const struct args *args,
+		      const struct more *more)
 {
+	bool streams = (args->load.flags & HOIST_LOAD_STREAM) != 0;
 	double seconds = seconds_of(report->ns);
 	json_t *object = json_pack(
 		"{s:o, s:o, s:f, s:f, s:f, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o, s:o, s:b, s:o}",
+		"s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}",
 		"bytes", json_count(report->bytes), "tensors", json_count(report->n_tensors),
 		"seconds", seconds, "gb_per_s", rate_of(report->bytes, seconds) / 1e9,
 		"cpu_seconds", seconds_of(report->cpu_ns), "device", json_text(report->device),
@@ -120,24 +179,58 @@ static int print_json(const hoist_load_report *report, bool verified,
 		"staging_peak_bytes", json_count(report->staging_peak_bytes), "pinned_peak_bytes",
 		json_count(report->pinned_peak_bytes), "budget_bytes",
 		json_count(report->budget_bytes), "n_reads", json_count(report->n_reads),
-		"n_copies", json_count(report->n_copies), "verified", verified, "unconverted",
-		json_count(unconverted->n));
+		"n_copies", json_count(report->n_copies), "verified", args->verify, "unconverted",
+		json_count(more->unconverted.n), "targets",
+		json_count(args->load.n_targets > 0 ? args->load.n_targets
+						    : 1 + args->load.n_replicas),
+		"first_tensor_seconds",
+		streams ? json_real(seconds_of(more->first_ns)) : json_null(), "window_bytes",
+		json_count(args->load.window_bytes), "window_peak_bytes",
+		json_count(report->window_peak_bytes));
+	if (args->load.into && json_object_set_new(object, "fresh_seconds",
+						   json_real(seconds_of(more->before.ns))) < 0) {
+		json_decref(object);
+		return fail_memory();
+	}
 	return json_print(object, true);
 }
 
 static int load_cached(const struct args *args)
 {
-	const struct unconverted none = {0};
+	const struct more none = {0};
 	hoist_load_report report;
 	if (args->verify)
 		return args_refuse(args, "", "--verify",
 				   " is not for --cache: its files are compared by their identity");
 	int status = cached_load(args, &report);
 	if (status == STATUS_OK && args->json)
-		status = print_json(&report, false, &none);
+		status = print_json(&report, args, &none);
 	else if (status == STATUS_OK)
 		print_report(&report, args, &none);
 	return status;
+}
+
+/* Targets have devices and slices of their own; what is dropped cannot be verified. */
+static int check_targets(const struct args *args)
+{
+	const struct load_args *load = &args->load;
+	const char *beside = args->has_device	    ? "--device"
+			     : load->n_replicas > 0 ? "--replica"
+			     : load->n_slices > 0   ? "--slice"
+						    : NULL;
+	if (load->window_bytes > 0 && (load->flags & HOIST_LOAD_STREAM) == 0)
+		return args_refuse(args, "", "--window",
+				   " bounds what --stream holds: add that, or leave out --window");
+	if (load->n_targets > 0 && beside != NULL)
+		return args_refuse(args, "a target names its device and its slices: leave out ",
+				   beside, ", or write it into --target");
+	if (args->verify && load->n_targets > 0)
+		return args_refuse(args, "", "--verify",
+				   " compares one target: leave out --target");
+	if ((args->verify || load->into) && (load->flags & HOIST_LOAD_STREAM) != 0)
+		return args_refuse(args, "--stream drops each tensor, so nothing is left for ",
+				   args->verify ? "--verify" : "--into", ": leave out one of them");
+	return STATUS_OK;
 }
 
 /* --verify cannot check slices or converted tensors: the files have no such bytes to compare with.
@@ -147,15 +240,26 @@ static int check_options(const struct args *args)
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");
-	if (args->load.of_map != NULL && args->io < HOIST_IO_MAP)
+	if (args->load.of_map != NULL && args->io != HOIST_IO_MAP)
 		return args_refuse(args,
 				   "nothing is mapped without --io map: add that, or leave out --",
 				   args->load.of_map, "");
+	if ((args->load.group != NULL) != (args->load.n_ranks > 0))
+		return args_refuse(args, "--group and --rank belong together: add --",
+				   args->load.group != NULL ? "rank" : "group", "");
+	const char *beside_into = args->io == HOIST_IO_MAP    ? "--io map"
+				  : args->load.n_replicas > 0 ? "--replica"
+				  : args->load.n_targets > 0  ? "--target"
+				  : args->load.group != NULL  ? "--group"
+							      : NULL;
+	if (args->load.into && beside_into != NULL)
+		return args_refuse(args, "--into reads into memory of one device: leave out ",
+				   beside_into, "");
 	if (args->verify && (args->load.n_slices > 0 || args->load.dtype != 0))
 		return args_refuse(args,
 				   "--verify compares whole tensors with the files: leave out ",
 				   args->load.n_slices > 0 ? "--slice" : "--dtype", "");
-	return STATUS_OK;
+	return check_targets(args);
 }
 
 int cmd_load(const struct args *args)
@@ -165,19 +269,26 @@ int cmd_load(const struct args *args)
 		return status;
 	if (args->cache)
 		return load_cached(args);
-	struct unconverted unconverted = {0};
+	struct more more = {0};
 	struct operation op;
 	status = operation_open(&op, args);
+	struct counting counting = {args->load.dtype, &more.unconverted};
+	op.given = args->load.dtype != 0 ? count_given : NULL;
+	op.given_context = &counting;
 	if (status == STATUS_OK)
 		status = operation_load(&op, args, args->patterns, args->n_patterns);
+	more.before = op.report;
+	more.first_ns = op.first_ns;
+	if (status == STATUS_OK && args->load.into)
+		status = operation_again(&op, args);
 	if (status == STATUS_OK && args->verify)
 		status = verify_loaded(&op);
 	if (status == STATUS_OK)
-		status = count_unconverted(&op, args, &unconverted);
+		status = count_unconverted(&op, args, &more.unconverted);
 	if (status == STATUS_OK && args->json)
-		status = print_json(&op.report, args->verify, &unconverted);
+		status = print_json(&op.report, args, &more);
 	else if (status == STATUS_OK)
-		print_report(&op.report, args, &unconverted);
+		print_report(&op.report, args, &more);
 	operation_close(&op);
 	return status;
 }

@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "hoist/compat.h"
+#include "hoist/group.h"
 
 /* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
@@ -32,6 +34,31 @@ static int open_replicas(struct operation *op, const struct args *args)
 	return STATUS_OK;
 }
 
+/* Each target has the tensors and the dtype of the whole load, and slices of its own. */
+static int open_targets(struct operation *op, const struct args *args)
+{
+	const struct load_args *load = &args->load;
+	size_t n = load->n_targets;
+	op->targets = calloc(n + 1, sizeof *op->targets);
+	op->target_list = calloc(n + 1, sizeof *op->target_list);
+	if (op->targets == NULL || op->target_list == NULL)
+		return fail_memory();
+	for (; op->n_targets < n; op->n_targets++) {
+		const struct target_args *given = &load->targets[op->n_targets];
+		hoist_load_target *target = &op->targets[op->n_targets];
+		int err = hoist_device_open(given->device, &target->device);
+		if (err != 0)
+			return fail_call(err);
+		target->size = sizeof *target;
+		target->n_slices = given->n_slices;
+		target->slices =
+			given->n_slices > 0 ? &load->target_slices[given->first_slice] : NULL;
+		target->dtype = load->dtype;
+		op->target_list[op->n_targets] = target;
+	}
+	return STATUS_OK;
+}
+
 int operation_open(struct operation *op, const struct args *args)
 {
 	*op = (struct operation){0};
@@ -42,7 +69,8 @@ int operation_open(struct operation *op, const struct args *args)
 		err = hoist_device_open(args->device, &op->device);
 	if (err != 0)
 		return fail_call(err);
-	return open_replicas(op, args);
+	int status = open_replicas(op, args);
+	return status == STATUS_OK ? open_targets(op, args) : status;
 }
 
 static int cancelled(struct operation *op)
@@ -55,13 +83,45 @@ static int cancelled(struct operation *op)
 		    format_bytes(total, &total_text));
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Takes the next tensor of a load that streams, and drops the tensor. */
+static int take_next(struct operation *op, uint64_t start_ns)
+{
+	hoist_load_item item = {.size = sizeof item};
+	int got = hoist_load_next(op->load, STEP_NS, &item);
+	if (got != 1)
+		return got;
+	if (op->first_ns == 0 && hoist_buffer_bytes(item.buffer) > 0)
+		op->first_ns = now_ns() - start_ns;
+	if (op->given != NULL && item.target == 0)
+		op->given(op->given_context, item.buffer);
+	hoist_buffer_unref(item.buffer);
+	return got;
+}
+
+/* Does some of the work.  True: the load has ended. */
+static bool step(struct operation *op, bool streams, uint64_t start_ns)
+{
+	if (!streams)
+		return hoist_load_step(op->load, STEP_NS) != 0;
+	int got = take_next(op, start_ns);
+	return got != 1 && got != -ETIMEDOUT;
+}
+
 /* Drives the load to its end.
  * Returns: as hoist_load_wait(). */
-static int drive(struct operation *op)
+static int drive(struct operation *op, bool streams)
 {
 	bool asked = false;
+	uint64_t start_ns = now_ns();
 	progress_begin("loading");
-	while (hoist_load_step(op->load, STEP_NS) == 0) {
+	while (!step(op, streams, start_ns)) {
 		uint64_t done = 0;
 		uint64_t total = 0;
 		hoist_load_progress(op->load, &done, &total);
@@ -85,7 +145,46 @@ static int load_failed(const struct args *args, int err)
 	return fail_call(err);
 }
 
+static void use_targets(struct operation *op, hoist_load_options *options)
+{
+	for (size_t t = 0; t < op->n_targets; t++) {
+		op->targets[t].tensors = options->tensors;
+		op->targets[t].n_tensors = options->n_tensors;
+	}
+	options->targets = op->target_list;
+	options->n_targets = op->n_targets;
+	options->device = NULL;
+	options->tensors = NULL;
+	options->n_tensors = 0;
+	options->dtype = HOIST_DTYPE_INVALID;
+}
+
 /* This thread drives the load, so that it can show progress and see a signal between two steps. */
+static int run(struct operation *op, const struct args *args, const hoist_load_options *options)
+{
+	interrupt_watch();
+	const hoist_group group = {
+		.size = sizeof group,
+		.name = args->load.group,
+		.rank = args->load.rank,
+		.n_ranks = args->load.n_ranks,
+	};
+	int err = group.name != NULL ? hoist_group_load(&group, op->checkpoint, options, &op->load)
+				     : hoist_load_start(op->checkpoint, options, &op->load);
+	if (err != 0)
+		return load_failed(args, err);
+	err = drive(op, (options->flags & HOIST_LOAD_STREAM) != 0);
+	if (err == -ECANCELED)
+		return cancelled(op);
+	if (err != 0)
+		return load_failed(args, err);
+	progress_end();
+	op->report.size = sizeof op->report;
+	if (hoist_load_get_report(op->load, &op->report) != 0)
+		return fail_library();
+	return STATUS_OK;
+}
+
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
 		   size_t n_patterns)
 {
@@ -104,23 +203,63 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 		.map = args->load.map,
 		.replicas = op->replicas,
 		.n_replicas = op->n_replicas,
+		.window_bytes = args->load.window_bytes,
+		.order = args->load.order,
+		.n_order = args->load.n_order,
 		.chunk_bytes = args->load.chunk_bytes,
 		.depth = args->load.depth,
 	};
-	interrupt_watch();
-	int err = hoist_load_start(op->checkpoint, &options, &op->load);
-	if (err != 0)
-		return load_failed(args, err);
-	err = drive(op);
-	if (err == -ECANCELED)
-		return cancelled(op);
-	if (err != 0)
-		return load_failed(args, err);
-	progress_end();
-	op->report.size = sizeof op->report;
-	if (hoist_load_get_report(op->load, &op->report) != 0)
-		return fail_library();
+	if (op->n_targets > 0)
+		use_targets(op, &options);
+	return run(op, args, &options);
+}
+
+/* Takes the buffers of the load, with the names of their tensors. */
+static int take_buffers(const struct operation *op, hoist_load_into *into, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		hoist_tensor_info tensor = {.size = sizeof tensor};
+		size_t which = 0;
+		if (hoist_load_tensor(op->load, i, &which, &into[i].buffer) != 0 ||
+		    hoist_checkpoint_tensor(op->checkpoint, which, &tensor) != 0)
+			return fail_library();
+		into[i].tensor = tensor.name;
+	}
 	return STATUS_OK;
+}
+
+int operation_again(struct operation *op, const struct args *args)
+{
+	size_t n = hoist_load_n_tensors(op->load);
+	hoist_load_into *into = calloc(n > 0 ? n : 1, sizeof *into);
+	if (into == NULL)
+		return fail_memory();
+	const hoist_load_options options = {
+		.size = sizeof options,
+		.device = op->device,
+		.engine = args->engine,
+		.io = args->io,
+		.budget = op->budget,
+		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags,
+		.slices = args->load.slices,
+		.n_slices = args->load.n_slices,
+		.order = args->load.order,
+		.n_order = args->load.n_order,
+		.chunk_bytes = args->load.chunk_bytes,
+		.depth = args->load.depth,
+		.into = into,
+		.n_into = n,
+	};
+	int status = take_buffers(op, into, n);
+	if (status == STATUS_OK && n > 0) {
+		hoist_load_destroy(op->load);
+		op->load = NULL;
+		status = run(op, args, &options);
+	}
+	for (size_t i = 0; i < n; i++)
+		hoist_buffer_unref(into[i].buffer);
+	free(into);
+	return status;
 }
 
 /* Copies a buffer with strides into one without: a piece of the tensor is otherwise not a piece of
@@ -187,6 +326,10 @@ void operation_close(struct operation *op)
 	while (op->n_replicas > 0)
 		hoist_device_unref(op->replicas[--op->n_replicas]);
 	free(op->replicas);
+	while (op->n_targets > 0)
+		hoist_device_unref(op->targets[--op->n_targets].device);
+	free(op->targets);
+	free(op->target_list);
 	hoist_device_unref(op->device);
 	hoist_checkpoint_close(op->checkpoint);
 	hoist_budget_unref(op->budget);

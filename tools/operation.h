@@ -3,6 +3,7 @@
  *
  *     operation_open(&op, args)                  checkpoint, device
  *     operation_load(&op, args, patterns, n)     to its end, with progress
+ *     operation_again(&op, args)                 once more, into the same memory
  *     operation_read(&op, i, ..., take)          reads bytes back from where they are
  *     operation_close(&op)                       always
  *
@@ -21,8 +22,16 @@ struct operation {
 	hoist_device *device;
 	hoist_device **replicas; /* of --replica */
 	size_t n_replicas;
+	hoist_load_target *targets; /* of --target, with their devices */
+	const hoist_load_target **target_list;
+	size_t n_targets;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_load *load;
+	/* --stream: called for each tensor of target 0 that has come, before it is dropped.  NULL:
+	 * nothing is called. */
+	void (*given)(void *context, hoist_buffer *buffer);
+	void *given_context;
+	uint64_t first_ns;	  /* --stream: from the start to the first tensor with bytes */
 	hoist_load_report report; /* filled once loaded */
 	uint64_t read_bytes;	  /* by all operation_read() so far, for progress */
 	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
@@ -34,6 +43,8 @@ struct operation {
 int operation_open(struct operation *op, const struct args *args);
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
 		   size_t n_patterns);
+/* Loads once more, into the buffers of the load.  The new load and its report replace the first. */
+int operation_again(struct operation *op, const struct args *args);
 void operation_close(struct operation *op);
 
 /* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the

@@ -34,6 +34,7 @@
  *   element.h number.h      elements as values, printing
  *   layout.h        shapes and strides as values, and their algebra
  *   user.h          one pointer of the caller's on each object, for bindings
+ *   group.h         one load by several processes
  *   doctor.h        findings about this machine
  *   compat.h        calls that only other interfaces have
  */

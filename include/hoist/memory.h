@@ -402,7 +402,9 @@ enum {
 	HOIST_N_CALLS
 };
 
-/* requested <= allocated; allocated + cached + pending <= reserved.  Each thread keeps counts of
+/* requested <= allocated; allocated + cached + pending <= reserved.  Pages that a live block gave
+ * back, as those of dropped tensors (hoist/load.h), are in none of these, nor in the limit and the
+ * budget; the sizes of blocks and regions still count them.  Each thread keeps counts of
  * its own, which are added up here: they are exact when no other thread is in a call. */
 typedef struct hoist_memory_statistics {
 	size_t size;		     /* in: sizeof(hoist_memory_statistics) */

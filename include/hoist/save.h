@@ -9,10 +9,20 @@
  *     hoist_save_destroy(save);
  *
  * Sources: buffers on any device and of any strides (written row-major), and tensors of an opened
- * checkpoint, which are read from its files as they are needed.  All bytes go through one set of
- * staging slots.  A Budget bounds the slots, whatever the size of the model.  Two rare sources need
- * memory for one tensor at a time beside the slots, which no budget bounds: buffers with strides whose
- * elements are less than a byte, and tensors that lie in their file with strides.
+ * checkpoint, which are read from its files as they are needed.  Bytes go through one set of
+ * staging slots, which grows as long as the disk has less to write than it can take.  A Budget
+ * bounds the slots, whatever the size of the model.  Two rare sources need memory for one tensor at
+ * a time beside the slots, which no budget bounds: buffers with strides whose elements are less
+ * than a byte, and tensors that lie in their file with strides.
+ *
+ * Pageable host buffers (not pinned ones) without strides that follow each other in memory as they
+ * were added, 256 KiB or more together, are written straight from their memory, without a slot and
+ * without a copy.  Direct writes need memory and file to be aligned alike, by the disk's measure
+ * (statx, dio_mem_align: 4 bytes for NVMe, 512 for many others); buffers that are not go through
+ * slots.  In a safetensors file with 1 MiB of tensors or more the first tensor begins at a multiple
+ * of 4096, and the others follow without gaps.  So all tensors of such a file that hoist wrote are
+ * aligned alike if they were loaded to the host whole, without SPLIT and without another dtype, and
+ * are saved in the order of that file.  Equal tensors make equal files, wherever they lie.
  *
  * A file appears whole or not at all.  hoist writes the file without a name in the same folder (or
  * under a hidden name, where the file system has no files without a name), with direct writes and
@@ -179,6 +189,8 @@ typedef struct hoist_save_report {
 	char engine[16];  /* "io_uring", "threads" */
 	char engine_reason[256]; /* why hoist chose that engine */
 	char io_reason[256]; /* why bytes were written that way */
+	uint64_t straight_bytes; /* of direct_bytes and cached_bytes: written from the memory of the
+				  * buffers that were added, without a copy */
 } hoist_save_report;
 
 /* Fills @report up to report->size with the facts of a save that is done.

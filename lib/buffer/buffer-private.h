@@ -8,7 +8,7 @@
  *   buffer-grow.c     a buffer whose memory becomes larger
  *   buffer-item.c     elements (hoist/element.h); buffer-print.c
  *   mmap.c            buffers over files
- *   storage.c         the bytes
+ *   storage.c         the bytes; portions.c: bytes that go back range by range
  *
  * lib/copy has the copies, fills and forks of buffers.
  *

@@ -4,6 +4,7 @@
  *   storage.c         references, streams, memory from elsewhere, properties
  *   storage-block.c   blocks of a resource, taken at once or lazily
  *   storage-parked.c  storages that consumers' work may still use
+ *   portions.c        storages over ranges of another one (portions.h)
  */
 #ifndef HOIST_LIB_BUFFER_STORAGE_PRIVATE_H
 #define HOIST_LIB_BUFFER_STORAGE_PRIVATE_H
@@ -33,7 +34,8 @@ struct hoist__storage {
 	bool has_access;
 	atomic_bool xfrozen;
 	hoist_device *device;
-	hoist_memory *memory; /* referenced; NULL unless the bytes are one of its blocks */
+	hoist_memory *memory; /* referenced; the bytes are one of its blocks, or, with `release`, a
+			       * portion of one; NULL: neither */
 	struct hoist__storage_place *_Atomic xplace; /* NULL: no bytes, or no memory yet */
 	struct hoist__storage_place place; /* `xplace` points here; LAZY storages allocate theirs */
 	size_t bytes;
@@ -41,7 +43,11 @@ struct hoist__storage {
 	unsigned flags; /* as given to hoist__storage_create() */
 	size_t align;
 	void (*release)(void *context);
+	int (*discard)(void *context, uintptr_t address, size_t bytes); /* as hoist__foreign's */
+	size_t page_bytes;
 	void *context;
+	void (*ended)(void *context); /* hoist__storage_watch() */
+	void *ended_context;
 	struct hoist__storage_user *_Atomic xusers; /* all threads add, only the walker removes */
 	atomic_bool xwalked;			    /* a thread is walking along the users */
 	hoist_stream *_Atomic xstream;		    /* referenced; the block is freed on it */
@@ -49,6 +55,12 @@ struct hoist__storage {
 	_Atomic uint64_t xpasses;
 	struct hoist__parked parked;		    /* set when the storage is parked */
 };
+
+/* True if the storage itself frees a block to its resource. */
+static inline bool hoist__storage_has_block(const struct hoist__storage *storage)
+{
+	return storage->memory != NULL && storage->release == NULL;
+}
 
 #define HOIST__STORAGE_LENT UINT64_MAX /* the first wait after the storage's end */
 
@@ -68,7 +80,10 @@ bool hoist__storage_park_for(struct hoist__storage *storage, hoist_device *devic
 /* Gives back the storage's memory, and frees the struct; perhaps in another thread. */
 void hoist__storage_end(struct hoist__storage *storage);
 
-/* Makes a storage with one reference, of host memory, that owns nothing.
+/* Makes a storage of zeroes one of host memory that owns nothing, with one reference. */
+void hoist__storage_init(struct hoist__storage *storage, hoist_device *device, size_t bytes);
+
+/* The same in memory of its own, which hoist__storage_discard() frees.
  * Returns: 0; -ENOMEM. */
 int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storage **ret);
 

@@ -36,17 +36,22 @@ uint64_t hoist__next_id(void)
 	return ++next;
 }
 
+void hoist__storage_init(struct hoist__storage *storage, hoist_device *device, size_t bytes)
+{
+	atomic_init(&storage->xrefs, 1);
+	storage->device = device;
+	storage->kind = HOIST__MEMORY_HOST;
+	storage->has_access = true;
+	storage->bytes = bytes;
+	storage->id = hoist__next_id();
+}
+
 int hoist__storage_make(hoist_device *device, size_t bytes, struct hoist__storage **ret)
 {
 	struct hoist__storage *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return hoist__fail_nomem("a buffer's storage", sizeof *made);
-	atomic_init(&made->xrefs, 1);
-	made->device = device;
-	made->kind = HOIST__MEMORY_HOST;
-	made->has_access = true;
-	made->bytes = bytes;
-	made->id = hoist__next_id();
+	hoist__storage_init(made, device, bytes);
 	*ret = made;
 	return 0;
 }
@@ -62,7 +67,17 @@ void hoist__storage_discard(struct hoist__storage *storage)
 		free(place);
 	if (storage->memory != NULL)
 		hoist_memory_unref(storage->memory);
+	if (storage->ended != NULL)
+		storage->ended(storage->ended_context);
 	free(storage);
+}
+
+void hoist__storage_watch(struct hoist__storage *storage, void (*ended)(void *context),
+			  void *context)
+{
+	HOIST__ASSERT(storage->ended == NULL);
+	storage->ended = ended;
+	storage->ended_context = context;
 }
 
 void hoist__storage_publish(struct hoist__storage *storage)
@@ -95,6 +110,8 @@ int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__stor
 	made->mapped = foreign->mapped;
 	made->has_access = !foreign->no_access;
 	made->release = foreign->release;
+	made->discard = foreign->discard;
+	made->page_bytes = foreign->page_bytes;
 	made->context = foreign->context;
 	made->place.address = foreign->address;
 	made->place.device_address =
@@ -193,7 +210,7 @@ int hoist__storage_use(struct hoist__storage *storage, hoist_stream *stream)
 	uintptr_t address = hoist__storage_address(storage);
 	if (storage->bytes == 0)
 		return 0;
-	if (address != 0 && storage->memory != NULL && storage->memory->ops->use != NULL)
+	if (address != 0 && hoist__storage_has_block(storage) && storage->memory->ops->use != NULL)
 		return hoist_memory_use(storage->memory, address, stream);
 	if (is_user(storage, stream))
 		return 0;
@@ -210,7 +227,7 @@ int hoist__storage_free_on(struct hoist__storage *storage, hoist_stream *stream)
 	/* @stream does not order the work that others queue: if there are other references, the
 	 * streams that they use, and the block's own stream, stay as they are.  Nobody can take
 	 * another reference while the caller has the only one. */
-	if (storage->memory == NULL ||
+	if (!hoist__storage_has_block(storage) ||
 	    atomic_load_explicit(&storage->xrefs, memory_order_acquire) > 1)
 		return hoist__storage_use(storage, stream);
 	int err = hoist__memory_check_stream(storage->memory, stream);
@@ -254,7 +271,7 @@ static hoist_device *let_go(struct hoist__storage *storage)
 {
 	uintptr_t address = hoist__storage_address(storage);
 	hoist_device *capturing = wait_for_users(storage);
-	if (capturing == NULL && storage->memory != NULL && address != 0 &&
+	if (capturing == NULL && hoist__storage_has_block(storage) && address != 0 &&
 	    !hoist__storage_give_block(storage, address))
 		capturing = hoist_stream_device(atomic_load(&storage->xstream));
 	return capturing;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/buffer/storage.h - the bytes behind buffers: shared, reference counted.
  *
- * A storage owns its bytes, or keeps their owner alive.  There are three origins:
+ * A storage owns its bytes, or keeps their owner alive.  There are four origins:
  *
  *   resource  a block of a hoist_memory; taken at once, or (LAZY) by the first
  *             hoist__storage_allocate(); freed to it, in the order of `stream` if there is one
- *   wrapped   memory from elsewhere (a map, the caller's, another process's); release(context)
+ *   wrapped   memory from elsewhere (a map, a patchwork (patchwork.h), the caller's, another
+ *             process's); release(context)
  *             is called once, by the last reference
+ *   portion   a range of another storage (portions.h)
  *   none      no bytes (empty buffers)
  *
  * Work on streams: hoist__storage_use() notes that work queued on a stream uses the bytes.  If the
@@ -65,6 +67,10 @@ struct hoist__foreign {
 	bool mapped;	/* another process made the memory */
 	bool no_access; /* neither host nor device may touch the memory (a caller's own resource) */
 	void (*release)(void *context); /* NULL: there is nothing to call */
+	/* Gives back pages that nobody will touch again, in multiples of page_bytes, while the rest
+	 * stays (portions.h); NULL: no page can.  Returns: 0; an error, and the pages stay. */
+	int (*discard)(void *context, uintptr_t address, size_t bytes);
+	size_t page_bytes;
 	void *context;
 };
 
@@ -84,6 +90,11 @@ void hoist__storage_forget(struct hoist__storage *storage);
 /* Takes over *map, which becomes zero on success. */
 int hoist__storage_map(hoist_device *device, struct hoist__file_map *map, bool read_only,
 		       struct hoist__storage **ret);
+
+/* Calls @ended when the storage has ended and its memory has been given back; in any thread, which
+ * may be one of the driver's.  Pre: nobody else knows the storage yet; one watcher. */
+void hoist__storage_watch(struct hoist__storage *storage, void (*ended)(void *context),
+			  void *context);
 
 struct hoist__storage *hoist__storage_ref(struct hoist__storage *storage);
 void hoist__storage_unref(struct hoist__storage *storage); /* takes NULL */

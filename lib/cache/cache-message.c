@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/rights.h"
 #include "lib/cache/cache.h"
 
 /* Both sides have the same layout, without padding. */
@@ -76,16 +77,8 @@ int hoist__cache_send(int socket, const struct hoist__cache_message *message, in
 	union control control;
 	struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
 	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-	if (fd >= 0) {
-		memset(&control, 0, sizeof control);
-		header.msg_control = &control;
-		header.msg_controllen = CMSG_SPACE(sizeof fd);
-		struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-	}
+	if (fd >= 0)
+		hoist__rights_attach(&header, &control, &fd, 1);
 	ssize_t n;
 	do
 		n = sendmsg(socket, &header, MSG_NOSIGNAL);
@@ -96,27 +89,6 @@ int hoist__cache_send(int socket, const struct hoist__cache_message *message, in
 	 * moment. */
 	return hoist__fail_errno(n < 0 && errno != ECONNRESET ? -errno : -EPIPE,
 				 "a message to the cache's peer");
-}
-
-/* Keeps the first descriptor, and closes the others.  Returns: how many came. */
-static size_t take_fds(struct msghdr *header, int *ret)
-{
-	size_t count = 0;
-	for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part != NULL;
-	     part = CMSG_NXTHDR(header, part)) {
-		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-			if (count++ == 0)
-				*ret = fd;
-			else
-				(void)close(fd);
-		}
-	}
-	return count;
 }
 
 /* The version comes before the size: a peer of another version may send other sizes, and its user
@@ -164,7 +136,7 @@ int hoist__cache_receive(int socket, struct hoist__cache_message *ret, int *fd)
 		return hoist__fail_errno(errno == ECONNRESET ? -EPIPE : -errno,
 					 "a message from the cache's peer");
 	/* Descriptors are taken before the message is judged, so that none stays open. */
-	size_t count = take_fds(&header, &first);
+	size_t count = hoist__rights_take(&header, &first, 1);
 	int err = n == 0 ? hoist__fail(-EPIPE, "the cache's peer has closed the connection")
 			 : check(ret, (size_t)n, header.msg_flags);
 	if (err == 0 && count > 1)

@@ -14,9 +14,9 @@
 #include "base/figure.h"
 #include "lib/cache/cache.h"
 #include "numa/place.h"
+#include "numa/processors.h"
 
 #define N_SAMPLES 64
-#define N_THREADS 4
 
 /* The bytes populated between two checks for a cancel. */
 #define PIECE_BYTES ((size_t)256 << 20)
@@ -111,9 +111,11 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 							  : 0;
 	if (err == 0)
 		err = place(file, &placement, topology, &placed);
+	struct hoist__processors processors;
+	hoist__processors_for(file->base, &processors);
 	bool collapse = file->pages == HOIST_PAGES_SMALL && options->pages != HOIST_PAGES_SMALL;
 	struct hoist__populate_job job = {
-		.n_threads = N_THREADS,
+		.n_threads = (unsigned)hoist__min_u64(processors.n, HOIST__PROCESSORS_POPULATE),
 		.topology = topology,
 		.nodes = placed == HOIST__PLACED_FIRST_TOUCH ? &placement.nodes : NULL,
 		.collapse = collapse,

@@ -11,6 +11,7 @@
  *   copy-box.c    loops as the driver's copies
  *   copy-stage.c  loops through pinned slots
  *   copy-bits.c   elements that are no whole bytes
+ *   overlap.c     whether two buffers share bytes
  *
  * In lib/memory, transfer.c moves runs of bytes, and lane.c has the streams of copies that are
  * waited for.
@@ -78,6 +79,17 @@ bool hoist__buffer_overlaps_itself(const hoist_buffer *buffer);
 
 /* True if the two sides overlap: then a driver may not copy even one run. */
 bool hoist__move_overlaps(const struct hoist__move *move);
+
+/* --- overlap.c --- */
+
+/* Gives the bytes between the buffer's first and its last: [*low, *high).  Pre: the buffer has its
+ * memory, and elements. */
+void hoist__buffer_reach(const hoist_buffer *buffer, uint64_t *low, uint64_t *high);
+
+/* False if the buffers have no byte in common: they lie apart, or are parts of rows at a distance
+ * that both have.  Buffers that interleave in any other way are taken to overlap.
+ * Pre: as above. */
+bool hoist__buffers_may_overlap(const hoist_buffer *a, const hoist_buffer *b);
 
 /* --- copy-way.c --- */
 

@@ -54,7 +54,7 @@ int hoist__options_in(const char *what, const void *given, void *known, size_t k
 	return 0;
 }
 
-int hoist__options_out(const char *what, void *given, const void *known, size_t known_bytes)
+int hoist__options_check(const char *what, const void *given, size_t known_bytes)
 {
 	if (given == NULL)
 		return hoist__fail(-EINVAL, "%s: there is no struct to fill", what);
@@ -67,6 +67,15 @@ int hoist__options_out(const char *what, void *given, const void *known, size_t 
 				   "%s: the size field is %zu, and this library knows only %zu "
 				   "bytes; the library is older than the caller's header",
 				   what, size, known_bytes);
+	return 0;
+}
+
+int hoist__options_out(const char *what, void *given, const void *known, size_t known_bytes)
+{
+	int err = hoist__options_check(what, given, known_bytes);
+	if (err < 0)
+		return err;
+	size_t size = size_of(given);
 	memcpy((unsigned char *)given + sizeof size, (const unsigned char *)known + sizeof size,
 	       size - sizeof size);
 	return 0;

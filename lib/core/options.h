@@ -19,4 +19,7 @@ int hoist__options_in(const char *what, const void *given, void *known, size_t k
  */
 int hoist__options_out(const char *what, void *given, const void *known, size_t known_bytes);
 
+/* Checks the size in @given as hoist__options_out() does, which then cannot fail. */
+int hoist__options_check(const char *what, const void *given, size_t known_bytes);
+
 #endif

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/rights.h"
 #include "hoist/ipc.h"
 #include "lib/exchange/ipc.h"
 
@@ -99,18 +100,6 @@ static bool would_block(int error)
 
 /* --- sending --- */
 
-static void attach(struct msghdr *message, union control *control, int fd)
-{
-	memset(control, 0, sizeof *control);
-	message->msg_control = control;
-	message->msg_controllen = CMSG_SPACE(sizeof fd);
-	struct cmsghdr *part = CMSG_FIRSTHDR(message);
-	part->cmsg_level = SOL_SOCKET;
-	part->cmsg_type = SCM_RIGHTS;
-	part->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(part), &fd, sizeof fd);
-}
-
 /* Sends one part, and with the first part @fd.
  * Returns: how many bytes were sent, or a negative errno value. */
 static ssize_t send_some(int socket, const char *at, size_t bytes, int fd, uint64_t deadline)
@@ -119,7 +108,7 @@ static ssize_t send_some(int socket, const char *at, size_t bytes, int fd, uint6
 	struct iovec part = {.iov_base = (void *)(uintptr_t)at, .iov_len = bytes};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	if (fd >= 0)
-		attach(&message, &control, fd);
+		hoist__rights_attach(&message, &control, &fd, 1);
 	for (;;) {
 		ssize_t n = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n > 0)

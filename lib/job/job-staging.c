@@ -43,7 +43,7 @@ static void leave_budget(struct hoist__job *job)
 
 int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeout_ns)
 {
-	HOIST__ASSERT(job->staging == NULL && job->phase == HOIST__JOB_READY);
+	HOIST__ASSERT(job->staging == NULL && job->phase <= HOIST__JOB_RUNNING);
 	HOIST__ASSERT(!job->ticket.in_line || job->held == 0);
 	int err = job->ticket.in_line ? -EAGAIN : job->kind->make_staging(job);
 	if (err != -EAGAIN || job->held > 0)
@@ -55,15 +55,18 @@ int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeo
 /* --- slots --- */
 
 /* Limits the slots to half of the room that the control group has left: pinned pages cannot be
- * reclaimed, and the kernel would kill the process.  A block that the pool has kept needs no new
- * room. */
-static unsigned room_for_slots(struct hoist__pool *pool, unsigned n, size_t slot_bytes)
+ * reclaimed, and the kernel would kill the process.  Blocks that the pool has kept need no new
+ * room: one block, or, where the staging grows, all of them. */
+static unsigned room_for_slots(const struct hoist__staging_options *options)
 {
 	struct hoist__group group;
 	struct hoist__pool_stats kept;
+	unsigned n = options->n_slots;
+	size_t slot_bytes = options->slot_bytes;
 	uint64_t bytes = n * (uint64_t)slot_bytes;
-	hoist__pool_stats(pool, &kept);
-	if (bytes < HOIST__GROUP_LEAST_BYTES || bytes <= kept.largest_free_bytes ||
+	hoist__pool_stats(options->pool, &kept);
+	size_t has = options->n_step > 0 ? kept.free_bytes : kept.largest_free_bytes;
+	if (bytes < HOIST__GROUP_LEAST_BYTES || bytes <= has ||
 	    hoist__pools_make_room(2 * bytes, "staging slots") == 0 ||
 	    hoist__group_look("", &group) != 0)
 		return n;
@@ -75,7 +78,7 @@ void hoist__job_size_staging(const struct hoist__job *job, struct hoist__staging
 			     size_t usual)
 {
 	struct hoist__budget *budget = hoist__budget_of(job->budget);
-	options->n_slots = room_for_slots(options->pool, options->n_slots, options->slot_bytes);
+	options->n_slots = room_for_slots(options);
 	HOIST__ASSERT(options->n_slots >= 2);
 	size_t free_bytes = hoist__budget_limit(budget) - hoist__budget_used(budget);
 	hoist__pool_trim(options->pool, free_bytes >= 2 * usual ? usual : 0);
@@ -90,7 +93,7 @@ static void wake(void *context)
 
 int hoist__job_create_staging(struct hoist__job *job, struct hoist__staging_options *options)
 {
-	HOIST__ASSERT(job->staging == NULL && job->engine == NULL);
+	HOIST__ASSERT(job->staging == NULL);
 	options->moved = wake;
 	options->context = job;
 	options->budget = hoist__budget_of(job->budget);
@@ -112,8 +115,7 @@ int hoist__job_create_engine(struct hoist__job *job, enum hoist_engine engine,
 		[HOIST_ENGINE_THREADS] = HOIST__ENGINE_THREADS,
 	};
 	struct hoist__engine_buffer memory = {0};
-	if (job->staging != NULL)
-		hoist__staging_memory(job->staging, &memory);
+	bool whole = job->staging != NULL && hoist__staging_memory(job->staging, &memory);
 	/* Valgrind stops all other threads while one waits in io_uring_enter(2), which it takes for
 	 * a call that does not wait: minutes for a load of some KiB. */
 	if (engine == HOIST_ENGINE_AUTO && hoist__valgrind_runs())
@@ -121,9 +123,46 @@ int hoist__job_create_engine(struct hoist__job *job, enum hoist_engine engine,
 	options->kind = kinds[engine];
 	options->shared = job->caller_driven;
 	options->buffers = &memory;
-	options->n_buffers = job->staging != NULL ? 1 : 0;
+	options->n_buffers = whole ? 1 : 0;
+	options->depth += job->staging != NULL && !whole ? 1 : 0; /* a part in making */
 	HOIST__ASSERT(job->engine == NULL && job->phase == HOIST__JOB_READY);
 	return hoist__engine_create(options, &job->engine);
+}
+
+static int make_part(void *staging)
+{
+	return hoist__staging_make(staging);
+}
+
+void hoist__job_grow_staging(struct hoist__job *job, const struct hoist__file *file)
+{
+	struct hoist__request *request = &job->growing;
+	if (job->phase != HOIST__JOB_RUNNING || !hoist__staging_grow(job->staging))
+		return;
+	*request = (struct hoist__request){
+		.file = file,
+		.work = make_part,
+		.owner = job->staging,
+	};
+	int err = hoist__engine_submit(job->engine, &request, 1);
+	if (err == 0)
+		return;
+	hoist__staging_made(job->staging, err);
+	hoist__job_fail(job, err);
+}
+
+/* Takes the part that was made, and its request out of @requests.  A part that could not be made is
+ * no failure of the job, which goes on with the slots that it has.  Returns: the requests left. */
+static unsigned take_part(struct hoist__job *job, struct hoist__request **requests, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (requests[i] != &job->growing)
+			continue;
+		hoist__staging_made(job->staging, job->growing.result);
+		requests[i] = requests[n - 1];
+		return n - 1;
+	}
+	return n;
 }
 
 unsigned hoist__job_n_inflight(const struct hoist__job *job)
@@ -135,12 +174,12 @@ unsigned hoist__job_reap(struct hoist__job *job, struct hoist__request **ret, un
 			 bool copying, uint64_t timeout_ns)
 {
 	HOIST__ASSERT(!copying || job->staging != NULL);
-	bool ask = copying && !hoist__staging_tells(job->staging);
-	uint64_t most = ask ? COPY_POLL_NS : HOIST__JOB_CANCEL_POLL_NS;
+	bool look = copying && timeout_ns > 0 && !hoist__staging_ask(job->staging);
+	uint64_t most = look ? COPY_POLL_NS : HOIST__JOB_CANCEL_POLL_NS;
 	int n = hoist__engine_reap(job->engine, ret, max, hoist__min_u64(timeout_ns, most));
 	if (n < 0)
 		hoist__job_fail(job, n);
-	return n < 0 ? 0 : (unsigned)n;
+	return n < 0 ? 0 : take_part(job, ret, (unsigned)n);
 }
 
 /* --- the end --- */

@@ -12,15 +12,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "device/scope.h"
 
 /* --- making --- */
 
 int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
 		    hoist_budget *budget)
 {
+	int err = hoist__fork_watch();
+	if (err < 0)
+		return err;
 	*job = (struct hoist__job){
 		.kind = kind,
 		.pid = getpid(),
+		.generation = hoist__fork_now(),
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.ended = PTHREAD_COND_INITIALIZER,
 		.driving = PTHREAD_MUTEX_INITIALIZER,
@@ -73,7 +78,7 @@ void hoist__job_fail(struct hoist__job *job, int err)
 /* Returns: true once the job is DONE. */
 static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 {
-	HOIST__ASSERT(job->pid == getpid());
+	HOIST__ASSERT(job->generation == hoist__fork_now());
 	HOIST__ASSERT(!job->caller_driven || hoist__mutex_held(&job->driving));
 	HOIST__ASSERT(job->phase != HOIST__JOB_DONE && !hoist__job_is_done(job));
 	if (atomic_load_explicit(&job->cancelled, memory_order_relaxed) &&
@@ -81,7 +86,7 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 		hoist__job_fail(job,
 				hoist__fail(-ECANCELED, "the %s was cancelled", job->kind->what));
 	if (job->phase == HOIST__JOB_READY) {
-		HOIST__ASSERT(job->engine == NULL && job->err == 0);
+		HOIST__ASSERT(job->err == 0); /* a load with a source begins in several calls */
 		int begun = job->kind->begin(job, timeout_ns);
 		if (begun > 0)
 			return false;
@@ -92,7 +97,7 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 	}
 	HOIST__ASSERT(job->phase == HOIST__JOB_RUNNING || job->phase == HOIST__JOB_DRAINING);
 	HOIST__ASSERT((job->phase == HOIST__JOB_DRAINING) == (job->err < 0));
-	HOIST__ASSERT(job->held == 0 || job->phase == HOIST__JOB_DRAINING);
+	HOIST__ASSERT(job->held == 0 || job->staging == NULL);
 	if (!job->kind->round(job, timeout_ns))
 		return false;
 	HOIST__ASSERT(hoist__job_n_inflight(job) == 0);
@@ -110,8 +115,12 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 
 static void *drive(void *argument)
 {
-	while (!advance(argument, UINT64_MAX))
+	struct hoist__job *job = argument;
+	struct hoist__dev_scope scope;
+	hoist__dev_enter(job->dev, &scope);
+	while (!advance(job, UINT64_MAX))
 		continue;
+	hoist__dev_leave(&scope);
 	return NULL;
 }
 
@@ -129,17 +138,32 @@ int hoist__job_start(struct hoist__job *job)
 
 bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns)
 {
+	struct hoist__dev_scope scope;
 	pthread_mutex_lock(&job->driving);
+	hoist__dev_enter(job->dev, &scope);
 	bool done = hoist__job_is_done(job) || advance(job, timeout_ns);
+	hoist__dev_leave(&scope);
 	pthread_mutex_unlock(&job->driving);
 	return done;
+}
+
+/* Drives a job that its caller drives, in one scope: the caller waits for the end. */
+static void drive_to_end(struct hoist__job *job)
+{
+	struct hoist__dev_scope scope;
+	if (!job->caller_driven)
+		return;
+	hoist__dev_enter(job->dev, &scope);
+	while (!hoist__job_step(job, UINT64_MAX))
+		continue;
+	hoist__dev_leave(&scope);
 }
 
 /* --- beside --- */
 
 int hoist__job_check_process(const struct hoist__job *job)
 {
-	if (job->pid == getpid())
+	if (job->generation == hoist__fork_now())
 		return 0;
 	return hoist__fail(-ESTALE, "the %s belongs to process %d, which forked this one",
 			   job->kind->what, (int)job->pid);
@@ -161,8 +185,7 @@ int hoist__job_wait(struct hoist__job *job)
 	int err = hoist__job_check_process(job);
 	if (err < 0)
 		return err;
-	while (job->caller_driven && !hoist__job_step(job, UINT64_MAX))
-		continue;
+	drive_to_end(job);
 	pthread_mutex_lock(&job->lock);
 	while (!hoist__job_is_done(job))
 		pthread_cond_wait(&job->ended, &job->lock);
@@ -177,11 +200,10 @@ void hoist__job_cancel(struct hoist__job *job)
 
 bool hoist__job_stop(struct hoist__job *job)
 {
-	if (job->pid != getpid())
+	if (job->generation != hoist__fork_now())
 		return false;
 	hoist__job_cancel(job);
-	while (job->caller_driven && !hoist__job_step(job, UINT64_MAX))
-		continue;
+	drive_to_end(job);
 	if (job->has_thread)
 		pthread_join(job->thread, NULL);
 	HOIST__ASSERT(hoist__job_is_done(job) || !(job->has_thread || job->caller_driven));

@@ -28,7 +28,8 @@
  *
  * Threads: one thread at a time drives: the job's own thread, or, caller-driven, the holder of
  * `driving`.  `cancelled` and `done` are any thread's.  `lock` is for waiting only, so that a
- * forked child can ask whether the job is done.
+ * forked child can ask whether the job is done.  The job's own thread switches to the job's device
+ * once.  A caller's thread does so for each step, and finds its own device current again after it.
  */
 #ifndef HOIST_LIB_JOB_JOB_H
 #define HOIST_LIB_JOB_JOB_H
@@ -78,7 +79,10 @@ struct hoist__job {
 	const struct hoist__job_kind *kind;
 	hoist_budget *budget;
 	bool caller_driven;
-	pid_t pid;
+	pid_t pid; /* for messages */
+	unsigned generation; /* of the process that made it: hoist__fork_now() */
+	struct hoist__dev *dev; /* set by the kind: most driver calls of a round go to it, so a
+				 * round is a scope of it (device/scope.h); NULL: none */
 	uint64_t start_ns;
 	uint64_t start_cpu_ns;
 
@@ -86,6 +90,7 @@ struct hoist__job {
 	enum hoist__job_phase phase;
 	struct hoist__engine *engine;
 	struct hoist__staging *staging;	    /* NULL if the job needs no slots */
+	struct hoist__request growing;	    /* makes the next part of the staging */
 	struct hoist__budget_ticket ticket; /* the job's turn at the budget */
 	size_t held;			    /* bytes of the budget, until there are slots */
 
@@ -151,6 +156,7 @@ void hoist__job_fail(struct hoist__job *job, int err);
 
 /* Begins with the kind's make_staging, and waits for the job's turn at the budget if that has not
  * @least bytes free now.
+ * A job may take its slots when it runs already; its engine then has not registered them.
  * Returns: 0, the slots are made; 1: others have the budget, to be called again; what failed. */
 int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeout_ns);
 
@@ -169,17 +175,23 @@ void hoist__job_size_staging(const struct hoist__job *job, struct hoist__staging
  * Returns: as hoist__staging_create(). */
 int hoist__job_create_staging(struct hoist__job *job, struct hoist__staging_options *options);
 
-/* @options say depth and files; the engine's buffers are the slots.
+/* @options say depth and files; the engine's buffers are the slots, unless the staging grows.
  * Returns: as hoist__engine_create(). */
 int hoist__job_create_engine(struct hoist__job *job, enum hoist_engine engine,
 			     struct hoist__engine_options *options);
+
+/* Has a thread of the engine's make the next part of a staging that grows, unless one is being made
+ * or the staging cannot grow now.  @file: any of the engine's.  The slots come with a later
+ * hoist__job_reap(). */
+void hoist__job_grow_staging(struct hoist__job *job, const struct hoist__file *file);
 
 /* The number of requests that the engine has not given back. */
 unsigned hoist__job_n_inflight(const struct hoist__job *job);
 
 /* Takes up to @max requests that the engine has finished.  Waits up to @timeout_ns for the first,
- * but not longer than until the job should look whether it was cancelled and, with copies on their
- * way (@copying), whether one has ended, where the driver does not tell.
+ * but not longer than until the job should look whether it was cancelled.  @copying: the job also
+ * waits for the end of copies or fetches: the driver is asked to tell (hoist__staging_ask()), and
+ * the job looks for itself where the driver cannot.
  * Returns: how many; 0 also if the job fails here. */
 unsigned hoist__job_reap(struct hoist__job *job, struct hoist__request **ret, unsigned max,
 			 bool copying, uint64_t timeout_ns);

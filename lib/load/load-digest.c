@@ -5,8 +5,9 @@
  * The expected digests are in the metadata "hoist.xxh3_128" of each file: 32 hexadecimal digits for
  * each tensor, in the order of the tensors' bytes.
  *
- * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too.  A
- * chunk may begin before the end of the one before (`passed`).  Tensors may overlap: each has a
+ * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too: those
+ * that pass with its own tier.  Bytes of other tiers that lie in a gap are read once more.  A chunk
+ * may begin before the end of the one before (`passed`).  Tensors may overlap: each has a
  * state of its own from its first byte that passes to its last. */
 #include "config.h"
 
@@ -18,26 +19,39 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "format/digest.h"
-#include "lib/load/load.h"
+#include "lib/load/give.h"
 
 struct digest {
 	XXH128_canonical_t is;
 	XXH3_state_t *state; /* from the tensor's first byte to its last; else NULL */
 	const char *should;  /* the digits in the checkpoint's metadata; NULL: not compared */
+	uint32_t tier;
 };
 
 /* The position that one disk's chunks have reached. */
 struct passage {
-	size_t first; /* the tensors before it are done, or on other disks */
+	size_t n_extents; /* up to that of the last chunk */
+	size_t first;	  /* the tensors before it are done, or not of this extent */
 	size_t file;
-	uint64_t passed; /* in that file */
+	uint32_t tier;
+	uint64_t passed; /* in that file and tier */
 };
 
+/* Bytes of a mapped chunk are read in pieces of this size, which fit in a core's cache. */
+#define SCRATCH_BYTES ((size_t)256 << 10)
+
 struct hoist__digests {
-	struct digest *tensors; /* as the plan's */
+	struct digest *tensors;
+	size_t *which; /* the tensors that any target has: indices in the checkpoint, ascending */
 	size_t n;
 	struct passage disks[HOIST__MAX_DISKS];
+	unsigned char *scratch; /* SCRATCH_BYTES; NULL: no chunk was mapped yet */
 };
+
+static const struct hoist__checkpoint_tensor *entry_of(const struct hoist_load *load, size_t index)
+{
+	return &load->checkpoint->tensors[load->digests->which[index]];
+}
 
 /* --- what the checkpoint holds --- */
 
@@ -70,7 +84,7 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 	const char *text = NULL;
 	size_t file = SIZE_MAX;
 	for (size_t i = 0; i < digests->n; i++) {
-		const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, i);
+		const struct hoist__checkpoint_tensor *entry = entry_of(load, i);
 		const struct hoist__checkpoint_file *shard = &load->checkpoint->files[entry->file];
 		int err = entry->file != file ? find_held(shard, &text) : 0;
 		if (err < 0)
@@ -88,7 +102,7 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
 {
 	struct digest *digest = &load->digests->tensors[index];
-	const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, index);
+	const struct hoist__checkpoint_tensor *entry = entry_of(load, index);
 	char is[HOIST__DIGEST_HEX];
 	XXH128_canonicalFromHash(&digest->is, hash);
 	XXH3_freeState(digest->state);
@@ -108,7 +122,7 @@ static int update(struct hoist_load *load, size_t index, uint64_t at, const unsi
 		  size_t n)
 {
 	struct digest *digest = &load->digests->tensors[index];
-	uint64_t all = hoist__load_entry(load, index)->tensor->bytes;
+	uint64_t all = entry_of(load, index)->tensor->bytes;
 	HOIST__ASSERT(n != 0 && at + n <= all && (at == 0) == (digest->state == NULL));
 	if (n == all)
 		return finish(load, index, XXH3_128bits(bytes, n));
@@ -124,21 +138,41 @@ static int update(struct hoist_load *load, size_t index, uint64_t at, const unsi
 
 /* --- all of them --- */
 
+/* Lists the tensors that any target has, each once. */
+static int list_tensors(const struct hoist_load *load, struct hoist__digests *digests)
+{
+	const struct hoist__plan *plan = &load->plan;
+	size_t most = load->checkpoint->n_tensors;
+	const struct hoist__plan_tensor **wanted = calloc(most > 0 ? most : 1, sizeof *wanted);
+	digests->which = calloc(most > 0 ? most : 1, sizeof *digests->which);
+	digests->tensors = calloc(most > 0 ? most : 1, sizeof *digests->tensors);
+	int err = wanted != NULL && digests->which != NULL && digests->tensors != NULL
+			  ? 0
+			  : hoist__fail_nomem("digests", most * sizeof *digests->tensors);
+	for (size_t i = 0; err == 0 && i < plan->n_tensors; i++)
+		wanted[plan->tensors[i].index] = &plan->tensors[i];
+	for (size_t t = 0; err == 0 && t < most; t++)
+		if (wanted[t] != NULL) {
+			digests->tensors[digests->n].tier = wanted[t]->tier;
+			digests->which[digests->n++] = t;
+		}
+	free(wanted);
+	return err;
+}
+
 int hoist__digests_create(struct hoist_load *load)
 {
 	struct hoist__digests *digests = calloc(1, sizeof *digests);
 	if (digests == NULL)
 		return hoist__fail_nomem("digests", sizeof *digests);
 	load->digests = digests;
-	digests->n = load->plan.n_tensors;
-	digests->tensors = calloc(digests->n > 0 ? digests->n : 1, sizeof *digests->tensors);
-	if (digests->tensors == NULL)
-		return hoist__fail_nomem("digests", digests->n * sizeof *digests->tensors);
-	int err = 0;
+	int err = list_tensors(load, digests);
+	if (err < 0)
+		return err;
 	if ((load->options.flags & HOIST_LOAD_VERIFY) != 0)
 		err = find_all_held(load, digests);
 	for (size_t i = 0; err == 0 && i < digests->n; i++)
-		if (hoist__load_entry(load, i)->tensor->bytes == 0)
+		if (entry_of(load, i)->tensor->bytes == 0)
 			err = finish(load, i, XXH3_128bits("", 0));
 	return err;
 }
@@ -150,31 +184,61 @@ void hoist__digests_destroy(struct hoist__digests *digests)
 	for (size_t i = 0; digests->tensors != NULL && i < digests->n; i++)
 		XXH3_freeState(digests->tensors[i].state);
 	free(digests->tensors);
+	free(digests->which);
+	free(digests->scratch);
 	free(digests);
+}
+
+/* The first digest of a tensor that begins at or behind that byte. */
+static size_t find_first(const struct hoist_load *load, size_t file, uint64_t offset)
+{
+	size_t low = 0;
+	size_t high = load->digests->n;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct hoist__checkpoint_tensor *entry = entry_of(load, middle);
+		if (entry->file < file || (entry->file == file && entry->tensor->offset < offset))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Extents come in the order of the files within a tier, and each begins with its first tensor. */
+static void enter(const struct hoist_load *load, const struct hoist__plan_extent *extent,
+		  struct passage *d)
+{
+	if (d->file != extent->file || d->tier != extent->tier)
+		d->passed = 0;
+	d->file = extent->file;
+	d->tier = extent->tier;
+	d->first = find_first(load, extent->file, extent->begin);
 }
 
 /* Looks only at tensors from `first` on.  `first` moves past tensors that are over, up to the first
  * one that is not: tensors that overlap need not end in the order in which they begin. */
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
+static int pass(struct hoist_load *load, unsigned disk, const struct hoist__chunk *chunk,
+		const unsigned char *bytes)
 {
-	const struct hoist__chunk *chunk = &flight->chunk;
-	const unsigned char *bytes = flight->address;
-	struct passage *d = &load->digests->disks[flight->disk];
-	size_t file = load->plan.extents[chunk->extent].file;
-	HOIST__ASSERT(flight->n_open == 0 && file >= d->file);
-	if (d->file != file)
-		d->passed = 0;
-	d->file = file;
+	struct passage *d = &load->digests->disks[disk];
+	const struct hoist__plan_extent *extent = &load->plan.extents[chunk->extent];
+	size_t file = extent->file;
+	if (d->n_extents != chunk->extent + 1 && !extent->goes_on)
+		enter(load, extent, d);
+	d->n_extents = chunk->extent + 1;
+	HOIST__ASSERT(file == d->file && extent->tier == d->tier);
 	uint64_t from = hoist__max_u64(chunk->offset + chunk->skip, d->passed);
 	uint64_t to = chunk->offset + chunk->need;
 	int err = 0;
 	for (size_t i = d->first; err == 0 && i < load->digests->n; i++) {
-		const struct hoist__checkpoint_tensor *entry = hoist__load_entry(load, i);
+		const struct hoist__checkpoint_tensor *entry = entry_of(load, i);
 		uint64_t begin = hoist__max_u64(entry->tensor->offset, from);
 		uint64_t end = hoist__min_u64(entry->tensor->offset + entry->tensor->bytes, to);
 		if (entry->file > file || (entry->file == file && entry->tensor->offset >= to))
 			break;
-		if (entry->file == file && begin < end)
+		if (entry->file == file && begin < end &&
+		    load->digests->tensors[i].tier == extent->tier)
 			err = update(load, i, begin - entry->tensor->offset,
 				     bytes + (begin - chunk->offset), (size_t)(end - begin));
 		bool over =
@@ -186,19 +250,66 @@ int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *fli
 	return err;
 }
 
+/* Reads the chunk's bytes again, as a file that shrinks makes reads fail, and touches fault. */
+static int pass_mapped(struct hoist_load *load, unsigned disk, const struct hoist__chunk *chunk)
+{
+	struct hoist__digests *digests = load->digests;
+	size_t file = load->plan.extents[chunk->extent].file;
+	int err = 0;
+	if (digests->scratch == NULL)
+		digests->scratch = malloc(SCRATCH_BYTES);
+	if (digests->scratch == NULL)
+		return hoist__fail_nomem("digests", SCRATCH_BYTES);
+	for (size_t at = 0; err == 0 && at < chunk->need; at += SCRATCH_BYTES) {
+		struct hoist__chunk part = *chunk;
+		part.offset += at;
+		part.need = (size_t)hoist__min_u64(chunk->need - at, SCRATCH_BYTES);
+		part.skip = at == 0 ? chunk->skip : 0;
+		err = hoist__file_read(load->checkpoint->files[file].file, part.offset,
+				       digests->scratch, part.need);
+		if (err == 0)
+			err = pass(load, disk, &part, digests->scratch);
+	}
+	return err;
+}
+
+int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
+{
+	HOIST__ASSERT(flight->n_open == 0);
+	return flight->mapped ? pass_mapped(load, flight->disk, &flight->chunk)
+			      : pass(load, flight->disk, &flight->chunk, flight->address);
+}
+
+static int compare_index(const void *a, const void *b)
+{
+	size_t first = *(const size_t *)a;
+	size_t second = *(const size_t *)b;
+	return (first > second) - (first < second);
+}
+
 int hoist_load_digest(hoist_load *load, size_t index, unsigned char ret[16])
 {
-	if (!hoist__job_is_done(&load->job))
-		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for the load first");
-	int err = hoist__job_outcome(&load->job);
+	bool done = hoist__job_is_done(&load->job);
+	bool streams = load->give != NULL && load->digests != NULL && index < load->digests->n;
+	int err = done ? hoist__job_outcome(&load->job) : 0;
+	if (streams && hoist__give_is_ready(load, index))
+		err = 0;
+	else if (!done)
+		err = hoist__fail(-EAGAIN,
+				  "the load has not ended yet; wait for the load, or take the "
+				  "tensor with hoist_load_next(), first");
 	if (err < 0)
 		return err;
 	if (load->digests == NULL)
 		return hoist__fail(-EINVAL, "no digests were made: load with HOIST_LOAD_DIGEST");
-	if (index >= load->digests->n)
+	const struct hoist__plan_want *first = &load->plan.wants[load->targets[0].want];
+	if (index >= first->n_tensors)
 		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
-				   load->digests->n);
-	memcpy(ret, load->digests->tensors[index].is.digest,
-	       sizeof load->digests->tensors[index].is);
+				   first->n_tensors);
+	const size_t *found =
+		bsearch(&load->plan.tensors[index].index, load->digests->which, load->digests->n,
+			sizeof *load->digests->which, compare_index);
+	size_t i = (size_t)(found - load->digests->which);
+	memcpy(ret, load->digests->tensors[i].is.digest, sizeof load->digests->tensors[i].is);
 	return 0;
 }

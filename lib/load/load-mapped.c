@@ -54,27 +54,27 @@ static uint64_t span_of(const struct hoist_load *load, size_t index)
 
 static int compare_parts(const void *a, const void *b)
 {
-	const struct hoist__load_part *p = a;
-	const struct hoist__load_part *q = b;
+	const struct hoist__checkpoint_part *p = a;
+	const struct hoist__checkpoint_part *q = b;
 	if (p->file != q->file)
 		return p->file < q->file ? -1 : 1;
 	return (p->begin > q->begin) - (p->begin < q->begin);
 }
 
-static void list_parts(const struct hoist_load *load, struct hoist__load_part *parts)
+static void list_parts(const struct hoist_load *load, struct hoist__checkpoint_part *parts)
 {
 	for (size_t i = 0; i < load->plan.n_tensors; i++) {
 		uint64_t begin = load->plan.tensors[i].begin;
 		uint64_t span = load->plan.tensors[i].bytes > 0 ? span_of(load, i) : 0;
-		parts[i] = (struct hoist__load_part){hoist__load_entry(load, i)->file, begin,
-						     begin + span};
+		parts[i] = (struct hoist__checkpoint_part){hoist__load_entry(load, i)->file, begin,
+							   begin + span};
 	}
 	qsort(parts, load->plan.n_tensors, sizeof *parts, compare_parts);
 }
 
 /* Lists the wanted ranges of the files, without the gaps between rows of slices, in @wanted, which
  * has room for @most.  Returns: the number of parts; 0: there are more than @most. */
-static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part *wanted,
+static size_t list_wanted(const struct hoist_load *load, struct hoist__checkpoint_part *wanted,
 			  size_t most)
 {
 	struct hoist__cursor cursor = {0};
@@ -85,20 +85,21 @@ static size_t list_wanted(const struct hoist_load *load, struct hoist__load_part
 			return 0;
 		for (unsigned p = 0; p < chunk.n_parts; p++) {
 			uint64_t offset = chunk.offset + p * chunk.part_stride;
-			wanted[n++] =
-				(struct hoist__load_part){load->plan.extents[chunk.extent].file,
-							  offset + chunk.skip, offset + chunk.need};
+			wanted[n++] = (struct hoist__checkpoint_part){
+				load->plan.extents[chunk.extent].file, offset + chunk.skip,
+				offset + chunk.need};
 		}
 	}
 	return n;
 }
 
 /* Lists the extents with their gaps: the fallback when there are too many rows. */
-static size_t list_extents(const struct hoist_load *load, struct hoist__load_part *wanted)
+static size_t list_extents(const struct hoist_load *load, struct hoist__checkpoint_part *wanted)
 {
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
 		const struct hoist__plan_extent *extent = &load->plan.extents[e];
-		wanted[e] = (struct hoist__load_part){extent->file, extent->begin, extent->end};
+		wanted[e] =
+			(struct hoist__checkpoint_part){extent->file, extent->begin, extent->end};
 	}
 	return load->plan.n_extents;
 }
@@ -111,6 +112,10 @@ static int check_options(const struct hoist_load *load)
 	if (load->options.memory != NULL)
 		return hoist__fail(-EINVAL, "mapped tensors cannot go to the caller's memory; read "
 					    "the tensors instead (HOIST_IO_AUTO)");
+	if (load->options.window_bytes > 0)
+		return hoist__fail(-EINVAL, "maps take no memory that a window could bound; read "
+					    "the tensors instead (HOIST_IO_AUTO), or set no "
+					    "window_bytes");
 	if ((load->options.flags & HOIST__LOAD_DIGESTS) != 0)
 		return hoist__fail(
 			-EINVAL,
@@ -132,9 +137,9 @@ int hoist__mapped_open(struct hoist_load *load)
 	if (err < 0)
 		return err;
 	bool populate = (load->options.flags & HOIST_LOAD_POPULATE) != 0;
-	struct hoist__load_part *parts = calloc(load->plan.n_tensors + 1, sizeof *parts);
+	struct hoist__checkpoint_part *parts = calloc(load->plan.n_tensors + 1, sizeof *parts);
 	size_t room = load->plan.n_extents + MAX_WANTED;
-	struct hoist__load_part *wanted = populate ? calloc(room, sizeof *wanted) : NULL;
+	struct hoist__checkpoint_part *wanted = populate ? calloc(room, sizeof *wanted) : NULL;
 	if (parts == NULL || (populate && wanted == NULL)) {
 		err = hoist__fail_nomem("a load", (load->plan.n_tensors + room) * sizeof *parts);
 	} else {
@@ -142,7 +147,7 @@ int hoist__mapped_open(struct hoist_load *load)
 		size_t n_wanted = populate ? list_wanted(load, wanted, room) : 0;
 		if (populate && n_wanted == 0)
 			n_wanted = list_extents(load, wanted);
-		const struct hoist__load_map_options options = {
+		const struct hoist__checkpoint_map_options options = {
 			.checkpoint = load->checkpoint,
 			.device = load->targets[0].device,
 			.mode = modes[load->options.map],
@@ -152,7 +157,7 @@ int hoist__mapped_open(struct hoist_load *load)
 			.wanted = wanted,
 			.n_wanted = n_wanted,
 		};
-		err = hoist__load_map_open(&options, &load->map);
+		err = hoist__checkpoint_map_open(&options, &load->map);
 	}
 	free(wanted);
 	free(parts);
@@ -171,7 +176,8 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 					   entry->tensor->name);
 		view->strides = strides;
 	}
-	*storage = hoist__load_map_place(load->map, entry->file, planned->begin, &view->offset);
+	*storage =
+		hoist__checkpoint_map_place(load->map, entry->file, planned->begin, &view->offset);
 	return 0;
 }
 
@@ -195,7 +201,7 @@ int hoist__mapped_fail(const struct hoist_load *load, int err)
 {
 	size_t file;
 	uint64_t at;
-	if (err == 0 || !hoist__load_map_failed(load->map, &file, &at))
+	if (err == 0 || !hoist__checkpoint_map_failed(load->map, &file, &at))
 		return err;
 	/* A whole page could not be read: the failure belongs to the first tensor in that page. */
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

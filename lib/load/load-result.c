@@ -9,20 +9,39 @@
 #include "lib/buffer/buffer-private.h"
 #include "lib/core/options.h"
 #include "lib/device/device.h"
-#include "lib/load/load.h"
+#include "lib/load/give.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/device-memory.h"
 
 static int check_loaded(struct hoist_load *load)
 {
+	if (load->give != NULL)
+		return hoist__fail(-EINVAL, "the load gives its tensors one by one "
+					    "(HOIST_LOAD_STREAM); take them with "
+					    "hoist_load_next()");
 	if (!hoist__job_is_done(&load->job))
 		return hoist__fail(-EAGAIN, "the load has not ended yet; wait for the load first");
 	return hoist__job_outcome(&load->job);
 }
 
+static const struct hoist__plan_want *want_of(const struct hoist_load *load, size_t target)
+{
+	return &load->plan.wants[load->targets[target].want];
+}
+
 size_t hoist_load_n_tensors(const hoist_load *load)
 {
-	return load->plan.n_tensors;
+	return want_of(load, 0)->n_tensors;
+}
+
+size_t hoist_load_n_targets(const hoist_load *load)
+{
+	return load->n_targets;
+}
+
+size_t hoist_load_target_n_tensors(const hoist_load *load, size_t target)
+{
+	return target < load->n_targets ? want_of(load, target)->n_tensors : 0;
 }
 
 /* Makes the buffer of a tensor without bytes, over no storage. */
@@ -40,11 +59,11 @@ static int make_empty(struct hoist_load *load, size_t target, const struct hoist
 
 /* The strides of a whole tensor are the file's.  A slice has strides only in a map; elsewhere the
  * slice is packed. */
-static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoist_buffer **ret)
+int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target,
+			    hoist_buffer **ret)
 {
 	const struct hoist__plan_tensor *planned = &load->plan.tensors[index];
 	const struct hoist__tensor *tensor = hoist__load_entry(load, index)->tensor;
-	struct hoist__storage *storage = load->targets[target].storage;
 	int64_t strides[HOIST_MAX_RANK];
 	struct hoist__view view = {
 		.dtype = planned->dtype,
@@ -52,11 +71,18 @@ static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoi
 		.offset = (size_t)planned->target,
 		.shape = planned->shape,
 		.strides = planned->whole ? tensor->strides : NULL,
+		.stream = load->targets[target].shares_stream ? load->targets[target].stream : NULL,
 	};
+	if (load->plan.wants[planned->want].in_place) {
+		*ret = hoist_buffer_ref(hoist__into_buffer(load->into, target, index));
+		return 0;
+	}
 	if (planned->bytes == 0)
 		return make_empty(load, target, &view, ret);
-	int err = load->maps ? hoist__mapped_view(load, index, strides, &view, &storage) : 0;
-	if (err == 0 && view.strides == NULL)
+	struct hoist__storage *storage = NULL;
+	int err = load->maps ? hoist__mapped_view(load, index, strides, &view, &storage)
+			     : hoist__load_place(load, target, index, &storage, &view.offset);
+	if (err == 0 && view.strides == NULL && view.stream == NULL)
 		return hoist__buffer_over(storage, view.offset, view.dtype, view.rank, view.shape,
 					  ret);
 	if (err == 0)
@@ -65,37 +91,48 @@ static int make_buffer(struct hoist_load *load, size_t index, size_t target, hoi
 	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
 }
 
-static int check_index(const struct hoist_load *load, size_t index)
+/* The @index-th tensor of a target that the load has. */
+static int give_tensor(hoist_load *load, size_t target, size_t index, size_t *ret_tensor,
+		       hoist_buffer **ret)
 {
-	if (index < load->plan.n_tensors)
-		return 0;
-	return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
-			   load->plan.n_tensors);
+	const struct hoist__plan_want *want = want_of(load, target);
+	if (index >= want->n_tensors)
+		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
+				   want->n_tensors);
+	size_t i = want->first_tensor + index;
+	int err = hoist__load_make_buffer(load, i, target, ret);
+	if (err == 0 && ret_tensor != NULL)
+		*ret_tensor = load->plan.tensors[i].index;
+	return err;
 }
 
 int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_buffer **ret)
 {
 	int err = check_loaded(load);
-	if (err < 0)
-		return err;
-	err = check_index(load, index);
-	if (err == 0)
-		err = make_buffer(load, index, 0, ret);
-	if (err == 0 && ret_tensor != NULL)
-		*ret_tensor = load->plan.tensors[index].index;
-	return err;
+	return err < 0 ? err : give_tensor(load, 0, index, ret_tensor, ret);
 }
 
-int hoist_load_replica(hoist_load *load, size_t replica, size_t index, hoist_buffer **ret)
+int hoist_load_target_tensor(hoist_load *load, size_t target, size_t index, size_t *ret_tensor,
+			     hoist_buffer **ret)
 {
 	int err = check_loaded(load);
 	if (err < 0)
 		return err;
-	if (replica >= load->n_targets - 1) /* the first target is no replica */
-		return hoist__fail(-EINVAL, "replica %zu: the load has %zu", replica,
-				   load->n_targets - 1);
-	err = check_index(load, index);
-	return err < 0 ? err : make_buffer(load, index, replica + 1, ret);
+	if (target >= load->n_targets)
+		return hoist__fail(-EINVAL, "target %zu: the load has %zu", target,
+				   load->n_targets);
+	return give_tensor(load, target, index, ret_tensor, ret);
+}
+
+int hoist_load_replica(hoist_load *load, size_t replica, size_t index, hoist_buffer **ret)
+{
+	size_t n = load->options.n_replicas;
+	int err = check_loaded(load);
+	if (err < 0)
+		return err;
+	if (replica >= n)
+		return hoist__fail(-EINVAL, "replica %zu: the load has %zu", replica, n);
+	return give_tensor(load, replica + 1, index, NULL, ret); /* the first is no replica */
 }
 
 static int compare_index(const void *a, const void *b)
@@ -116,13 +153,24 @@ int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret)
 		return err;
 	/* The plan has its tensors in the order of the checkpoint. */
 	const struct hoist__plan_tensor *found =
-		bsearch(&tensor, load->plan.tensors, load->plan.n_tensors,
+		bsearch(&tensor, load->plan.tensors, want_of(load, 0)->n_tensors,
 			sizeof *load->plan.tensors, compare_index);
 	if (found == NULL)
 		return hoist__fail(-ENOENT,
 				   "tensor \"%.200s\" is in the checkpoint, but was not selected",
 				   name);
-	return make_buffer(load, (size_t)(found - load->plan.tensors), 0, ret);
+	return hoist__load_make_buffer(load, (size_t)(found - load->plan.tensors), 0, ret);
+}
+
+int hoist_load_into_state(hoist_load *load, size_t target, size_t index, enum hoist_into_state *ret)
+{
+	if (load->into == NULL)
+		return hoist__fail(-EINVAL, "the load is not in place: it was started without "
+					    "hoist_load_options.into");
+	if (!hoist__job_is_done(&load->job))
+		return hoist__fail(-EAGAIN,
+				   "the load has not ended yet; its buffers are being written");
+	return hoist__into_state(load->into, target, index, ret);
 }
 
 void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total)
@@ -140,13 +188,16 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 	const char *asked = load->options.io == HOIST_IO_DIRECT ? "direct, as asked"
 			    : load->options.io == HOIST_IO_CACHED
 				    ? "through the page cache, as asked"
-				    : "direct unless cached";
+			    : load->n_maps > 0 ? "what is cached is mapped, the rest direct"
+					       : "direct unless cached";
 	if (load->plan.n_extents == 0)
 		asked = "nothing to read";
-	else if (load->options.io >= HOIST_IO_MAP && !load->to_host)
+	else if (load->options.io == HOIST_IO_MAP && !load->to_host)
 		asked = "through the page cache: a device is not fed from a map";
+	else if (load->options.io == HOIST_IO_MAP && !load->maps)
+		asked = "through the page cache: several targets are not fed from a map";
 	if (load->map != NULL) {
-		(void)snprintf(text, bytes, "%s", hoist__load_map_note(load->map));
+		(void)snprintf(text, bytes, "%s", hoist__checkpoint_map_note(load->map));
 		return;
 	}
 	int used = snprintf(text, bytes, "%s", asked);
@@ -155,6 +206,7 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 		const char *what;
 	} notes[] = {
 		{routes->resident, "lay in the page cache"},
+		{routes->straight, "took rows straight to their places"},
 		{routes->unknown, "direct because the kernel does not say what is cached"},
 		{routes->no_direct, "not direct"},
 		{routes->fell_back, "finished through the cache after a direct read was refused"},
@@ -174,6 +226,7 @@ void hoist__load_finish_report(struct hoist_load *load)
 	hoist_load_report *report = &load->report;
 	report->bytes = load->plan.bytes;
 	report->n_tensors = load->plan.n_tensors;
+	report->window_peak_bytes = hoist__give_peak(load);
 	report->budget_bytes = hoist__budget_limit(hoist__budget_of(load->job.budget));
 	report->emulated = hoist__dev_props(hoist__device_dev(load->targets[0].device))->emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",
@@ -185,15 +238,17 @@ void hoist__load_finish_report(struct hoist_load *load)
 	(void)snprintf(report->engine, sizeof report->engine, "%s", engine);
 	(void)snprintf(report->engine_reason, sizeof report->engine_reason, "%s", reason);
 	describe_io(load, report->io_reason, sizeof report->io_reason);
-	for (size_t e = 0; load->maps && e < load->plan.n_extents; e++)
-		report->mapped_bytes += load->plan.extents[e].end - load->plan.extents[e].begin;
+	for (size_t e = 0; e < load->plan.n_extents; e++)
+		if (load->maps || load->plan.extents[e].mapped)
+			report->mapped_bytes +=
+				load->plan.extents[e].end - load->plan.extents[e].begin;
 	if (load->maps && job->err == 0)
 		atomic_store_explicit(&load->arrived, load->plan.bytes, memory_order_relaxed);
 	struct hoist__pool *pool;
 	if (job->staging != NULL)
 		report->staging_peak_bytes = hoist__staging_peak_bytes(job->staging);
 	if (job->staging != NULL && !load->to_host &&
-	    hoist__device_staging_pool(load->targets[0].device, &pool) == 0) {
+	    hoist__device_staging_pool(hoist__load_staging_device(load), &pool) == 0) {
 		struct hoist__pool_stats stats;
 		hoist__pool_stats(pool, &stats);
 		report->pinned_peak_bytes = stats.reserved_peak_bytes;

@@ -1,163 +1,289 @@
 /* SPDX-License-Identifier: MIT */
-/* The targets of a load: devices with their streams, and the memory on each device.
+/* The targets of a load: what the options ask for, devices, streams and wants.
  * The contract is in lib/load/load.h. */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "alloc/pool.h"
 #include "base/checked.h"
+#include "lib/core/options.h"
 #include "lib/device/device.h"
+#include "lib/plan/into.h"
 #include "lib/load/load.h"
-#include "lib/memory/device-memory.h"
+
+/* --- checks of one target --- */
+
+static int check_lists(const hoist_load_target *a, const char *where)
+{
+	if (a->n_tensors > 0 && a->tensors == NULL)
+		return hoist__fail(-EINVAL, "%sn_tensors is %zu, but tensors is NULL", where,
+				   a->n_tensors);
+	for (size_t i = 0; i < a->n_tensors; i++)
+		if (a->tensors[i] == NULL)
+			return hoist__fail(-EINVAL, "%stensors[%zu] is NULL", where, i);
+	if (a->n_slices > 0 && a->slices == NULL)
+		return hoist__fail(-EINVAL, "%sn_slices is %zu, but slices is NULL", where,
+				   a->n_slices);
+	return 0;
+}
+
+static int check_asked(const hoist_load_options *o, const hoist_load_target *a, const char *where)
+{
+	int err = check_lists(a, where);
+	if (err == 0)
+		err = hoist__into_check(o, a, where);
+	if (err < 0)
+		return err;
+	if (a->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
+		return hoist__fail(
+			-EINVAL,
+			"%sdigests are of whole tensors; load without slices (--slice), or ask for "
+			"no digests (HOIST_LOAD_DIGEST, HOIST_LOAD_VERIFY, --check-digests)",
+			where);
+	if (a->stream != NULL && a->device != NULL && hoist_stream_device(a->stream) != a->device)
+		return hoist__fail(-EINVAL,
+				   "%sthe stream belongs to %s, and the load goes to %s; both must "
+				   "be of one device",
+				   where, hoist_device_spec(hoist_stream_device(a->stream)),
+				   hoist_device_spec(a->device));
+	return 0;
+}
+
+/* --- the list --- */
+
+static int fail_too_many(const char *what, size_t n, size_t most)
+{
+	return hoist__fail(-EINVAL, "%s is %zu; a load has at most %zu", what, n, most);
+}
+
+/* The target of the options themselves, and the replicas. */
+static int ask_own(const hoist_load_options *o, struct hoist__load_asked *asked)
+{
+	asked->targets[0] = (hoist_load_target){
+		.size = sizeof asked->targets[0],
+		.device = o->device,
+		.stream = o->stream,
+		.tensors = o->tensors,
+		.n_tensors = o->n_tensors,
+		.slices = o->slices,
+		.n_slices = o->n_slices,
+		.dtype = o->dtype,
+		.memory = o->memory,
+		.into = o->into,
+		.n_into = o->n_into,
+	};
+	asked->n = 1;
+	if (o->n_replicas > 0 && o->replicas == NULL)
+		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
+				   o->n_replicas);
+	if (o->n_replicas >= HOIST__LOAD_TARGETS)
+		return fail_too_many("n_replicas", o->n_replicas, HOIST__LOAD_TARGETS - 1);
+	for (size_t r = 0; r < o->n_replicas; r++) {
+		if (o->replicas[r] == NULL)
+			return hoist__fail(-EINVAL, "replicas[%zu] is NULL", r);
+		asked->targets[asked->n] = asked->targets[0];
+		asked->targets[asked->n].device = o->replicas[r];
+		asked->targets[asked->n].stream = NULL;
+		asked->targets[asked->n++].memory = NULL;
+	}
+	return check_asked(o, &asked->targets[0], "");
+}
+
+int hoist__load_ask(const hoist_load_options *o, struct hoist__load_asked *asked)
+{
+	if (o->targets == NULL && o->n_targets == 0)
+		return ask_own(o, asked);
+	if (o->targets == NULL || o->n_targets == 0)
+		return hoist__fail(-EINVAL, "n_targets is %zu, and targets is %s; give both",
+				   o->n_targets, o->targets == NULL ? "NULL" : "not NULL");
+	if (o->n_targets > HOIST__LOAD_TARGETS)
+		return fail_too_many("n_targets", o->n_targets, HOIST__LOAD_TARGETS);
+	if (o->device != NULL || o->stream != NULL || o->tensors != NULL || o->n_slices != 0 ||
+	    o->dtype != HOIST_DTYPE_INVALID || o->memory != NULL || o->n_replicas != 0 ||
+	    o->into != NULL || o->n_into != 0)
+		return hoist__fail(-EINVAL,
+				   "targets have devices, streams, tensors, slices, dtypes, memory "
+				   "and buffers (into) of their own; leave these fields of "
+				   "hoist_load_options, and replicas, unset");
+	int err = 0;
+	for (size_t t = 0; err == 0 && t < o->n_targets; t++) {
+		char where[32];
+		(void)snprintf(where, sizeof where, "targets[%zu]: ", t);
+		if (o->targets[t] == NULL)
+			return hoist__fail(-EINVAL, "targets[%zu] is NULL", t);
+		err = hoist__options_in("hoist_load_target", o->targets[t], &asked->targets[t],
+					sizeof asked->targets[t]);
+		if (err == 0)
+			err = check_asked(o, &asked->targets[t], where);
+		asked->n++;
+	}
+	return err;
+}
+
+/* --- wants --- */
+
+static bool same_text(const char *a, const char *b)
+{
+	return a != NULL && b != NULL ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_slice(const hoist_load_slice *a, const hoist_load_slice *b)
+{
+	return same_text(a->tensor, b->tensor) && a->axis == b->axis && a->rank == b->rank &&
+	       a->n_ranks == b->n_ranks && a->begin == b->begin && a->end == b->end;
+}
+
+/* Tells whether the two ask for the same, in the same words. */
+static bool same_want(const hoist_load_target *a, const hoist_load_target *b)
+{
+	bool same = a->n_tensors == b->n_tensors && (a->tensors == NULL) == (b->tensors == NULL) &&
+		    a->n_slices == b->n_slices && a->dtype == b->dtype && a->n_into == 0 &&
+		    b->n_into == 0;
+	for (size_t i = 0; i < a->n_tensors && same; i++)
+		same = same_text(a->tensors[i], b->tensors[i]);
+	for (size_t i = 0; i < a->n_slices && same; i++)
+		same = same_slice(&a->slices[i], &b->slices[i]);
+	return same;
+}
+
+/* Devices that ask for the same share a want.  A target on the host, or in place, has a want of its
+ * own, so that an image, or a tensor, has one place. */
+static void find_want(struct hoist_load *load, const struct hoist__load_asked *asked, size_t t)
+{
+	struct hoist__target *target = &load->targets[t];
+	size_t like = 0;
+	while (like < t && (target->to_host || load->targets[like].to_host ||
+			    !same_want(&asked->targets[like], &asked->targets[t])))
+		like++;
+	target->want = like < t ? load->targets[like].want : (unsigned)load->n_wants++;
+}
 
 /* --- devices --- */
 
-static int own_stream(struct hoist__target *target)
+/* Takes the device that is asked for, or the device of the stream or of the first buffer; else the
+ * CPU. */
+static int take_device(const hoist_load_target *asked, struct hoist__target *target)
 {
-	return hoist_stream_create(target->device, &target->stream);
-}
-
-/* Takes the device of the options, or the device of the options' stream; else the CPU. */
-static int take_first(struct hoist_load *load, const hoist_load_options *o)
-{
-	struct hoist__target *first = &load->targets[0];
+	hoist_device *of_buffers =
+		asked->n_into > 0 ? hoist__into_device(asked->into, asked->n_into) : NULL;
 	int err = 0;
-	load->n_targets = 1;
-	if (o->device != NULL)
-		first->device = hoist_device_ref(o->device);
-	else if (o->stream != NULL)
-		first->device = hoist_device_ref(hoist_stream_device(o->stream));
+	if (asked->device != NULL)
+		target->device = hoist_device_ref(asked->device);
+	else if (asked->stream == NULL && of_buffers != NULL)
+		target->device = hoist_device_ref(of_buffers);
+	else if (asked->stream != NULL)
+		target->device = hoist_device_ref(hoist_stream_device(asked->stream));
 	else
-		err = hoist_device_open("cpu", &first->device);
+		err = hoist_device_open("cpu", &target->device);
 	if (err < 0)
 		return err;
-	load->to_host = hoist__device_is_cpu(first->device);
-	load->maps = load->to_host && o->io == HOIST_IO_MAP;
-	if (load->to_host)
-		return 0;
-	if (o->stream != NULL) {
-		first->stream = hoist_stream_ref(o->stream);
-		return 0;
-	}
-	return own_stream(first);
+	target->to_host = hoist__device_is_cpu(target->device);
+	return 0;
 }
 
-/* One slot is copied to all targets, so the slot's memory must be pinned for all of them. */
-static int check_replica(const struct hoist_load *load, hoist_device *device, size_t index)
+static const struct hoist__target *first_device(const struct hoist_load *load, size_t n)
 {
-	if (device == NULL)
-		return hoist__fail(-EINVAL, "replicas[%zu] is NULL", index);
-	hoist_device *first = load->targets[0].device;
-	if (load->to_host ||
-	    hoist__dev_api(hoist__device_dev(device)) != hoist__dev_api(hoist__device_dev(first)))
+	size_t t = 0;
+	while (t < n && load->targets[t].to_host)
+		t++;
+	return t < n ? &load->targets[t] : NULL;
+}
+
+static int check_replica(const struct hoist_load *load, size_t t)
+{
+	const struct hoist__target *first = &load->targets[0];
+	hoist_device *device = load->targets[t].device;
+	if (first->to_host || hoist__dev_api(hoist__device_dev(device)) !=
+				      hoist__dev_api(hoist__device_dev(first->device)))
 		return hoist__fail(-ENOTSUP,
 				   "replica %zu on %s of a load to %s: a load and its replicas go "
 				   "to accelerators of one API; load twice instead",
-				   index, hoist_device_spec(device), hoist_device_spec(first));
-	for (size_t t = 0; t < load->n_targets; t++)
-		if (load->targets[t].device == device)
+				   t - 1, hoist_device_spec(device),
+				   hoist_device_spec(first->device));
+	for (size_t other = 0; other < t; other++)
+		if (load->targets[other].device == device)
 			return hoist__fail(-EINVAL,
 					   "replica %zu on %s: the load goes to that device "
 					   "already; name each device once",
-					   index, hoist_device_spec(device));
+					   t - 1, hoist_device_spec(device));
 	return 0;
 }
 
-static int add_replica(struct hoist_load *load, hoist_device *device, size_t index)
+/* One slot is copied to all targets, so the slot's memory must be pinned for all of them. */
+static int check_api(const struct hoist_load *load, size_t t)
 {
-	int err = check_replica(load, device, index);
-	if (err < 0)
-		return err;
-	struct hoist__target *target = &load->targets[load->n_targets++];
-	target->device = hoist_device_ref(device);
-	return own_stream(target);
+	const struct hoist__target *target = &load->targets[t];
+	const struct hoist__target *first = first_device(load, t);
+	if (target->to_host || first == NULL ||
+	    hoist__dev_api(hoist__device_dev(target->device)) ==
+		    hoist__dev_api(hoist__device_dev(first->device)))
+		return 0;
+	return hoist__fail(-ENOTSUP,
+			   "targets[%zu] is on %s, and another target on %s: the targets of a load "
+			   "are on accelerators of one API, and on the CPU; load twice instead",
+			   t, hoist_device_spec(target->device), hoist_device_spec(first->device));
 }
 
-int hoist__load_take_devices(struct hoist_load *load, const hoist_load_options *o)
+static int take_target(struct hoist_load *load, const struct hoist__load_asked *asked, size_t t)
 {
-	if (o->n_replicas >= HOIST__STAGING_MAX_STREAMS)
-		return hoist__fail(-EINVAL, "n_replicas is %zu; a load has at most %u replicas",
-				   o->n_replicas, HOIST__STAGING_MAX_STREAMS - 1);
-	load->targets = calloc(1 + o->n_replicas, sizeof *load->targets);
+	struct hoist__target *target = &load->targets[t];
+	int err = take_device(&asked->targets[t], target);
+	load->n_targets += err == 0;
+	if (err == 0 && load->options.targets == NULL)
+		err = t > 0 ? check_replica(load, t) : 0;
+	else if (err == 0)
+		err = check_api(load, t);
+	if (err < 0)
+		return err;
+	find_want(load, asked, t);
+	if (target->to_host)
+		return 0;
+	target->number = load->n_devices++;
+	if (asked->targets[t].stream == NULL)
+		return hoist_stream_create(target->device, &target->stream);
+	target->stream = hoist_stream_ref(asked->targets[t].stream);
+	target->shares_stream = (load->options.flags & HOIST_LOAD_STREAM) != 0;
+	return 0;
+}
+
+int hoist__load_take_targets(struct hoist_load *load, const struct hoist__load_asked *asked)
+{
+	load->targets = calloc(asked->n, sizeof *load->targets);
 	if (load->targets == NULL)
-		return hoist__fail_nomem("a load", (1 + o->n_replicas) * sizeof *load->targets);
-	int err = take_first(load, o);
-	for (size_t r = 0; err == 0 && r < o->n_replicas; r++)
-		err = add_replica(load, o->replicas[r], r);
-	return err;
-}
-
-/* --- memory --- */
-
-/* From this size on, populating fresh memory ahead of the reads pays for its threads. */
-#define POPULATE_BYTES ((uint64_t)8 << 20)
-
-static int check_memory(const struct hoist_load *load, hoist_memory *memory)
-{
-	hoist_memory_info info = {.size = sizeof info};
-	int err = hoist_memory_get_info(memory, &info);
-	if (err < 0)
-		return err;
-	if (load->to_host && !info.is_host_accessible)
-		return hoist__fail(-EINVAL,
-				   "the load goes to the CPU, which cannot address the memory of "
-				   "the resource \"%s\"; choose host memory, or load to its device",
-				   info.name);
-	if (!load->to_host && info.device != load->targets[0].device)
-		return hoist__fail(-EINVAL,
-				   "the load goes to %s, and the resource \"%s\" has memory of %s; "
-				   "both must be of one device",
-				   hoist_device_spec(load->targets[0].device), info.name,
-				   hoist_device_spec(info.device));
-	return 0;
-}
-
-static int allocate_on(struct hoist_load *load, struct hoist__target *target, hoist_memory *memory)
-{
-	bool unpopulated = load->populates;
-	size_t align = unpopulated     ? HOIST__HUGE_PAGE_BYTES
-		       : load->to_host ? (size_t)load->plan.align
-				       : HOIST__LOAD_MAX_ALIGN;
+		return hoist__fail_nomem("a load", asked->n * sizeof *load->targets);
 	int err = 0;
-	/* Pages that are not populated here are faulted in by the reads, so room for them is made
-	 * now, while a lack of it can still be an error. */
-	if (unpopulated)
-		err = hoist__pools_make_room(load->plan.destination_bytes, "host memory");
-	if (err == 0 && memory == NULL)
-		err = hoist__device_buffers(target->device, false, &memory);
-	if (err == 0)
-		err = hoist__storage_create(memory, NULL, (size_t)load->plan.destination_bytes,
-					    align, unpopulated ? HOIST__STORAGE_UNPOPULATED : 0,
-					    &target->storage);
-	if (err < 0)
-		return hoist__fail_in(err, "the destination of %zu tensors on %s",
-				      load->plan.n_tensors, hoist_device_spec(target->device));
-	return 0;
-}
-
-int hoist__load_allocate(struct hoist_load *load)
-{
-	hoist_memory *memory = load->options.memory;
-	if (load->maps)
-		return hoist__mapped_open(load);
-	/* Only images are read in order, so only they gain from populating ahead.  Memory of a
-	 * caller's resource may have its pages already. */
-	load->populates = load->to_host && memory == NULL && load->plan.has_images &&
-			  load->plan.destination_bytes >= POPULATE_BYTES;
-	int err = memory != NULL ? check_memory(load, memory) : 0;
-	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
-		err = allocate_on(load, &load->targets[t], t == 0 ? memory : NULL);
+	for (size_t t = 0; err == 0 && t < asked->n; t++)
+		err = take_target(load, asked, t);
+	load->to_host = load->n_devices == 0;
+	load->maps = load->to_host && load->n_targets == 1 && load->options.io == HOIST_IO_MAP;
 	return err;
 }
 
-void hoist__load_drop_targets(struct hoist_load *load)
+int hoist__load_open_into(struct hoist_load *load, const struct hoist__load_asked *asked)
 {
-	hoist__load_map_close(load->map);
+	struct hoist__into_target targets[HOIST__LOAD_TARGETS] = {{0}};
+	bool any = false;
 	for (size_t t = 0; t < load->n_targets; t++) {
-		hoist__storage_unref(load->targets[t].storage);
-		hoist_stream_unref(load->targets[t].stream);
-		hoist_device_unref(load->targets[t].device);
+		targets[t] = (struct hoist__into_target){
+			.given = asked->targets[t].into,
+			.n = asked->targets[t].n_into,
+			.device = load->targets[t].device,
+			.stream = load->targets[t].stream,
+			.want = load->targets[t].want,
+		};
+		any = any || targets[t].n > 0;
 	}
-	free(load->targets);
+	if (any && load->maps)
+		return hoist__fail(-EINVAL,
+				   "a map is memory of its own, and cannot be put into buffers; "
+				   "load in place (into) with another HOIST_IO than MAP");
+	return any ? hoist__into_open(targets, load->n_targets, &load->into) : 0;
+}
+
+hoist_device *hoist__load_staging_device(const struct hoist_load *load)
+{
+	const struct hoist__target *first = first_device(load, load->n_targets);
+	return first != NULL ? first->device : load->targets[0].device;
 }

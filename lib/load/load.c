@@ -10,23 +10,30 @@
 
 #include "base/checked.h"
 #include "lib/core/options.h"
+#include "lib/device/device.h"
+#include "lib/load/give.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
 #define MAX_DEPTH 4096u
+
+/* With SPLIT, tensors share a lot if they have at most so many bytes together: as many as one read
+ * and one copy bring, wherever they begin in a block of the file, and a small part of what a caller
+ * holds who keeps one of them. */
+#define LOT_BYTES (((uint64_t)2 << 20) - 2 * HOIST__PLAN_ALIGN)
 
 /* --- start --- */
 
 #define KNOWN_FLAGS                                                                                \
 	(HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_POPULATE | HOIST_LOAD_DROP_CACHE |                  \
-	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY)
+	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY | HOIST_LOAD_SPLIT | HOIST_LOAD_STREAM)
 
 static int check_way(const hoist_load_options *o)
 {
 	if ((unsigned)o->engine > HOIST_ENGINE_THREADS)
 		return hoist__fail(-EINVAL, "hoist_load_options.engine is %d; it is 0 to 2",
 				   (int)o->engine);
-	if ((unsigned)o->io > HOIST_IO_MAP)
-		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 3",
+	if ((unsigned)o->io > HOIST_IO_ADAPTIVE)
+		return hoist__fail(-EINVAL, "hoist_load_options.io is %d; it is 0 to 4",
 				   (int)o->io);
 	if ((unsigned)o->map > HOIST_MAP_READ_WRITE)
 		return hoist__fail(-EINVAL, "hoist_load_options.map is %d; it is 0 to 2",
@@ -34,6 +41,10 @@ static int check_way(const hoist_load_options *o)
 	if ((o->flags & ~KNOWN_FLAGS) != 0)
 		return hoist__fail(-EINVAL, "hoist_load_options.flags has unknown bits: 0x%x",
 				   o->flags & ~KNOWN_FLAGS);
+	if (o->io == HOIST_IO_ADAPTIVE && (o->flags & HOIST_LOAD_DROP_CACHE) != 0)
+		return hoist__fail(-EINVAL, "HOIST_LOAD_DROP_CACHE would drop the pages that an "
+					    "adaptive load maps; leave the flag out, or read the "
+					    "tensors (HOIST_IO_AUTO, --io auto)");
 	if (o->chunk_bytes % 4096 != 0 || o->chunk_bytes > HOIST__GIB)
 		return hoist__fail(
 			-EINVAL,
@@ -45,23 +56,24 @@ static int check_way(const hoist_load_options *o)
 	return 0;
 }
 
-static int check_lists(const hoist_load_options *o)
+static int check_window(const hoist_load_options *o)
 {
-	if (o->n_tensors > 0 && o->tensors == NULL)
-		return hoist__fail(-EINVAL, "n_tensors is %zu, but tensors is NULL", o->n_tensors);
-	for (size_t i = 0; i < o->n_tensors; i++)
-		if (o->tensors[i] == NULL)
-			return hoist__fail(-EINVAL, "tensors[%zu] is NULL", i);
-	if (o->n_slices > 0 && o->slices == NULL)
-		return hoist__fail(-EINVAL, "n_slices is %zu, but slices is NULL", o->n_slices);
-	if (o->n_slices > 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
-		return hoist__fail(
-			-EINVAL,
-			"digests are of whole tensors; load without slices (--slice), or ask for "
-			"no digests (HOIST_LOAD_DIGEST, HOIST_LOAD_VERIFY, --check-digests)");
-	if (o->n_replicas > 0 && o->replicas == NULL)
-		return hoist__fail(-EINVAL, "n_replicas is %zu, but replicas is NULL",
-				   o->n_replicas);
+	if (o->window_bytes == 0)
+		return 0;
+	if ((o->flags & HOIST_LOAD_STREAM) == 0)
+		return hoist__fail(-EINVAL, "window_bytes is for loads that give their tensors "
+					    "one by one; add HOIST_LOAD_STREAM to flags");
+	return 0;
+}
+
+static int check_order(const hoist_load_options *o)
+{
+	if (o->n_order >= UINT32_MAX || (o->n_order > 0 && o->order == NULL))
+		return hoist__fail(-EINVAL, "n_order is %zu, and order is %s", o->n_order,
+				   o->order == NULL ? "NULL" : "no list of so many names");
+	for (size_t i = 0; i < o->n_order; i++)
+		if (o->order[i] == NULL)
+			return hoist__fail(-EINVAL, "order[%zu] is NULL", i);
 	return 0;
 }
 
@@ -69,7 +81,9 @@ static int check_options(const hoist_load_options *o)
 {
 	int err = check_way(o);
 	if (err == 0)
-		err = check_lists(o);
+		err = check_window(o);
+	if (err == 0)
+		err = check_order(o);
 	if (err < 0)
 		return err;
 	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
@@ -78,81 +92,108 @@ static int check_options(const hoist_load_options *o)
 			-EINVAL,
 			"tensor_align is %zu; tensors can be aligned to powers of two up to %d",
 			o->tensor_align, HOIST__LOAD_MAX_ALIGN);
-	if (o->stream != NULL && o->device != NULL && hoist_stream_device(o->stream) != o->device)
-		return hoist__fail(-EINVAL,
-				   "the stream belongs to %s, and the load goes to %s; both must "
-				   "be of one device",
-				   hoist_device_spec(hoist_stream_device(o->stream)),
-				   hoist_device_spec(o->device));
 	return 0;
 }
 
-static int make_plan(struct hoist_load *load, const hoist_load_options *o)
+static int make_plan(struct hoist_load *load, const hoist_load_options *o,
+		     const struct hoist__load_asked *asked)
 {
+	struct hoist__plan_asked wants[HOIST__LOAD_TARGETS];
+	for (size_t t = 0; t < load->n_targets; t++) {
+		const hoist_load_target *a = &asked->targets[t];
+		wants[load->targets[t].want] = (struct hoist__plan_asked){
+			.kind = load->targets[t].to_host ? HOIST__PLAN_HOST : HOIST__PLAN_DEVICE,
+			.patterns = a->tensors,
+			.n_patterns = a->n_tensors,
+			.slices = a->slices,
+			.n_slices = a->n_slices,
+			.dtype = a->dtype,
+			.into = a->n_into > 0 ? hoist__into_planned(load->into, t) : NULL,
+			.n_into = a->n_into,
+		};
+	}
 	const struct hoist__plan_options options = {
-		.kind = load->to_host ? HOIST__PLAN_HOST : HOIST__PLAN_DEVICE,
+		.wants = wants,
+		.n_wants = load->n_wants,
+		.order = o->order,
+		.n_order = o->n_order,
 		.tensor_align = o->tensor_align != 0 ? o->tensor_align : DEFAULT_TENSOR_ALIGN,
-		.patterns = o->tensors,
-		.n_patterns = o->n_tensors,
-		.slices = o->slices,
-		.n_slices = o->n_slices,
-		.dtype = o->dtype,
+		.lot_bytes = (o->flags & HOIST__LOAD_SPLITS) != 0 ? LOT_BYTES : 0,
+		.lots_apart = o->window_bytes > 0,
 		.max_parts = o->depth == 0 || o->depth > HOIST__LOAD_PARTS ? HOIST__LOAD_PARTS
 									   : o->depth,
 	};
 	return hoist__plan_make(load->checkpoint, &options, &load->plan);
 }
 
-/* Lists the files that are read, in the order of the plan, each once. */
+/* Lists the files that are read, each once. */
 static int list_files(struct hoist_load *load)
 {
 	size_t n = load->checkpoint->n_files;
-	size_t last = SIZE_MAX;
 	load->files = calloc(n > 0 ? n : 1, sizeof *load->files);
 	if (load->files == NULL)
 		return hoist__fail_nomem("a load", n * sizeof *load->files);
 	for (size_t e = 0; e < load->plan.n_extents; e++) {
-		/* Extents are in the order of the files. */
-		if (load->plan.extents[e].file == last)
-			continue;
-		last = load->plan.extents[e].file;
-		load->files[load->n_files++] = load->checkpoint->files[last].file;
+		size_t f = load->plan.extents[e].file;
+		load->files[f] = load->checkpoint->files[f].file;
 	}
+	for (size_t f = 0; f < n; f++)
+		if (load->files[f] != NULL)
+			load->files[load->n_files++] = load->files[f];
 	return 0;
 }
 
 /* The plan depends on where the load goes, all else on the plan. */
 static int prepare(struct hoist_load *load, const hoist_load_options *o)
 {
-	int err = hoist__load_take_devices(load, o);
+	struct hoist__load_asked asked = {0};
+	int err = hoist__load_ask(o, &asked);
 	if (err == 0)
-		err = make_plan(load, o);
+		err = hoist__load_take_targets(load, &asked);
+	if (err == 0 && load->n_devices > 0)
+		load->job.dev = hoist__device_dev(hoist__load_staging_device(load));
+	if (err == 0)
+		err = hoist__load_open_into(load, &asked);
+	if (err == 0)
+		err = make_plan(load, o, &asked);
+	if (err == 0 && hoist__adaptive_suits(load, &asked))
+		err = hoist__adaptive_find(load);
 	if (err == 0)
 		err = list_files(load);
 	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
 		err = hoist__digests_create(load);
+	if (err == 0 && (o->flags & HOIST_LOAD_STREAM) != 0)
+		err = hoist__give_create(load);
 	if (err == 0)
-		err = hoist__load_allocate(load);
+		err = hoist__load_allocate(load, &asked);
+	if (err == 0)
+		err = hoist__into_begin(load->into, load->checkpoint, &load->plan);
 	return err;
 }
 
 static void free_load(struct hoist_load *load)
 {
 	hoist__load_drop_targets(load);
+	hoist__into_close(load->into);
+	hoist__give_close(load->give);
 	hoist__digests_destroy(load->digests);
+	free(load->lots);
 	free(load->files);
 	free(load->boxes);
 	free(load->flights);
 	free(load->requests);
+	free(load->rows);
 	hoist__plan_fini(&load->plan);
+	if (load->source != NULL)
+		load->source->ops->destroy(load->source);
 	hoist_checkpoint_close(load->checkpoint);
 	hoist__job_fini(&load->job);
 	free(load);
 }
 
 /* prepare() follows the options' pointers; afterwards only their values are used. */
-int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
-		     hoist_load **ret)
+static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		 struct hoist__load_source *source, hoist_load **ret)
 {
 	hoist_load_options o = {.size = sizeof o};
 	if (checkpoint == NULL || ret == NULL)
@@ -173,6 +214,7 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 		return err;
 	}
 	load->checkpoint = hoist__checkpoint_ref(checkpoint);
+	load->source = source;
 	load->options = o;
 	hoist__list_init(&load->free_flights);
 	hoist__list_init(&load->waiting);
@@ -182,11 +224,27 @@ int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *opt
 	if (err == 0)
 		err = hoist__job_start(&load->job);
 	if (err < 0) {
+		load->source = NULL;
 		free_load(load);
 		return err;
 	}
 	*ret = load;
 	return 0;
+}
+
+int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		     hoist_load **ret)
+{
+	return start(checkpoint, options, NULL, ret);
+}
+
+int hoist__load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		      struct hoist__load_source *source, hoist_load **ret)
+{
+	int err = start(checkpoint, options, source, ret);
+	if (err < 0)
+		source->ops->destroy(source);
+	return err;
 }
 
 /* --- driving --- */
@@ -202,8 +260,26 @@ int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 	return hoist__job_step(&load->job, timeout_ns) ? 1 : 0;
 }
 
+/* Nobody would take the tensors that the window waits for. */
+static int check_wait(hoist_load *load)
+{
+	if (load->give == NULL || load->options.window_bytes == 0 ||
+	    atomic_load_explicit(&load->job.cancelled, memory_order_relaxed) ||
+	    hoist__load_has_given_all(load) ||
+	    (hoist__job_is_done(&load->job) && hoist__job_outcome(&load->job) < 0))
+		return 0;
+	return hoist__fail(-EINVAL, "the load has a window, and tensors that have not been given; "
+				    "take them with hoist_load_next() until it gives 0, or cancel "
+				    "the load");
+}
+
 int hoist_load_wait(hoist_load *load)
 {
+	int err = hoist__job_check_process(&load->job);
+	if (err == 0)
+		err = check_wait(load);
+	if (err < 0)
+		return err;
 	return hoist__job_wait(&load->job);
 }
 

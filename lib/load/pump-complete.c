@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/log.h"
+#include "lib/load/give.h"
 #include "lib/load/pump.h"
 
 /* The selected tensor that has byte @at of the chunk's file; in the chunk's gaps, the next one. */
@@ -29,7 +30,7 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 		       const struct hoist__chunk *chunk)
 {
 	struct stat now;
-	uint64_t end = request->offset + request->done;
+	uint64_t end = hoist__request_offset(request);
 	if (hoist__file_stat(request->file->fd, &now) == 0 && S_ISREG(now.st_mode) &&
 	    (uint64_t)now.st_size < end)
 		end = (uint64_t)now.st_size;
@@ -52,7 +53,7 @@ static void fail_read(struct hoist_load *load, const struct hoist__request *requ
 		fail_short(load, request, chunk);
 		return;
 	}
-	uint64_t at = hoist__plan_wanted(&load->plan, chunk, request->offset + request->done);
+	uint64_t at = hoist__plan_wanted(&load->plan, chunk, hoist__request_offset(request));
 	/* -EAGAIN: the engine gave up repeating the read.  The load's caller would take -EAGAIN for
 	 * "not done yet". */
 	int err = request->result == -EAGAIN ? -EIO : request->result;
@@ -80,7 +81,59 @@ void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__list_push_front(&load->free_flights, &flight->node);
 }
 
-/* Delivers a chunk that was read: digests it, and moves it if it is in a slot. */
+static void land_image(struct hoist_load *load, const struct hoist__flight *flight)
+{
+	hoist__pump_count(load, &flight->chunk);
+	atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful, memory_order_relaxed);
+}
+
+/* Gives the settling of the flight to the engine.  False: the pump's thread is to settle it. */
+static bool submit_work(struct hoist_load *load, struct hoist__flight *flight)
+{
+	struct hoist__load_disk *disk = &load->disks[flight->disk];
+	struct hoist__request *request = &flight->requests[0];
+	if (!hoist__pump_has_work(load, flight) || disk->n_requests == disk->depth ||
+	    hoist__engine_room(load->job.engine) == 0)
+		return false;
+	size_t file = load->plan.extents[flight->chunk.extent].file;
+	*request = (struct hoist__request){
+		.file = load->checkpoint->files[file].file,
+		.buffer = -1,
+		.work = hoist__pump_settle,
+		.owner = flight,
+	};
+	/* The engine refuses what it cannot serve any more; reads fail then, too. */
+	if (hoist__engine_submit(load->job.engine, &request, 1) < 0)
+		return false;
+	flight->settling = true;
+	flight->n_open = 1;
+	disk->n_requests++;
+	HOIST__ASSERT(hoist__list_empty(&flight->node) && disk->n_requests <= disk->depth);
+	return true;
+}
+
+/* The work has ended, or was cancelled. */
+static void complete_work(struct hoist_load *load, struct hoist__flight *flight)
+{
+	HOIST__ASSERT(flight->n_open == 1 && load->disks[flight->disk].n_requests != 0);
+	HOIST__ASSERT(flight->slot->state == HOIST__SLOT_FULL);
+	load->disks[flight->disk].n_requests--;
+	flight->n_open = 0;
+	flight->settling = false;
+	if (load->job.phase == HOIST__JOB_RUNNING && flight->requests[0].result < 0)
+		hoist__job_fail(&load->job, hoist__fail_errno(flight->requests[0].result,
+							      "moving a chunk to its places"));
+	if (load->job.phase != HOIST__JOB_RUNNING || flight->requests[0].result < 0) {
+		hoist__pump_give_up(load, flight);
+		return;
+	}
+	int err = hoist__pump_deliver(load, flight);
+	if (err < 0)
+		hoist__job_fail(&load->job, err);
+	hoist__pump_land(load, flight);
+}
+
+/* Delivers a chunk that was read: digests it, and settles it if it is in a slot. */
 static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
@@ -89,12 +142,17 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	if (load->digests != NULL)
 		err = hoist__digests_pass(load, flight);
 	if (err == 0 && slot != NULL)
+		hoist__into_touch(load->into, &flight->chunk);
+	if (err == 0 && slot != NULL && submit_work(load, flight))
+		return;
+	if (err == 0 && slot != NULL) {
+		(void)hoist__pump_settle(flight);
 		err = hoist__pump_deliver(load, flight);
-	else if (slot != NULL)
+	} else if (slot != NULL) {
 		hoist__slot_release(load->job.staging, slot);
-	else
-		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
-					  memory_order_relaxed);
+	} else if (err == 0) {
+		land_image(load, flight);
+	}
 	if (err < 0)
 		hoist__job_fail(&load->job, err);
 	hoist__pump_land(load, flight);
@@ -137,6 +195,14 @@ static void deliver_in_sequence(struct hoist_load *load, struct hoist__flight *f
 	}
 }
 
+void hoist__pump_arrive(struct hoist_load *load, struct hoist__flight *flight)
+{
+	if (load->digests != NULL)
+		deliver_in_sequence(load, flight);
+	else
+		deliver(load, flight);
+}
+
 /* The failed bytes may lie in a gap, between tensors or between rows, that is only read along.  The
  * read then goes on behind the gap, or is complete if nothing wanted follows.  Returns: false if
  * the request, which has failed, has ended. */
@@ -145,7 +211,8 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 	const struct hoist__flight *flight = request->owner;
 	uint64_t at = request->offset + request->done;
 	uint64_t end = request->offset + request->need;
-	if (load->job.phase != HOIST__JOB_RUNNING || request->result == -ENODATA)
+	if (load->job.phase != HOIST__JOB_RUNNING || request->result == -ENODATA ||
+	    flight->straight)
 		return false;
 	uint64_t next = hoist__min_u64(hoist__plan_wanted(&load->plan, &flight->chunk, at), end);
 	if (next == at)
@@ -172,6 +239,10 @@ static bool skip_gap(struct hoist_load *load, struct hoist__request *request)
 static void complete(struct hoist_load *load, struct hoist__request *request)
 {
 	struct hoist__flight *flight = request->owner;
+	if (flight->settling) {
+		complete_work(load, flight);
+		return;
+	}
 	account(load, request);
 	if (request->result < 0 && skip_gap(load, request))
 		return;
@@ -184,14 +255,14 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	/* The kernel may still be writing the flight's other parts. */
 	if (--flight->n_open > 0)
 		return;
+	if (flight->sourced)
+		load->source->ops->landed(load->source, &flight->chunk);
 	if (load->job.phase == HOIST__JOB_RUNNING && flight->slot != NULL)
 		hoist__slot_filled(load->job.staging, flight->slot);
 	if (load->job.phase != HOIST__JOB_RUNNING)
 		hoist__pump_give_up(load, flight);
-	else if (load->digests != NULL)
-		deliver_in_sequence(load, flight);
 	else
-		deliver(load, flight);
+		hoist__pump_arrive(load, flight);
 }
 
 void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns)
@@ -208,10 +279,11 @@ void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns
 
 void hoist__pump_reclaimed(struct hoist_load *load, int n)
 {
-	if (n < 0)
+	if (n < 0) {
 		hoist__job_fail(&load->job, n);
-	else
-		atomic_fetch_add_explicit(&load->arrived,
-					  hoist__staging_take_copied(load->job.staging),
-					  memory_order_relaxed);
+		return;
+	}
+	atomic_fetch_add_explicit(&load->arrived, hoist__staging_take_copied(load->job.staging),
+				  memory_order_relaxed);
+	hoist__give_copied(load, (unsigned)n);
 }

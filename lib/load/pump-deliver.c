@@ -2,13 +2,19 @@
 /* Moves the pieces of a staged chunk to host memory or to each device.
  * The contract is in lib/load/pump.h.
  *
- * To host memory, pieces are gathered and converted by the host.  To devices, pieces are converted
- * in the slot, and then copied.
+ * A chunk is settled first: pieces are gathered and converted to host memory, and pieces for
+ * devices are converted in the slot, once for all of them.  Settling touches nothing but the
+ * flight's slot and the places of its pieces, so threads may settle several flights at once.  Then
+ * the slot is copied to the devices.
  *
  * Elements that become narrower, or stay as wide, are converted in place.  For wider elements, the
- * chunk was read into the second half of its slot, and all pieces are packed from the slot's
- * beginning on, in their order.  Writing then never reaches bytes that are still to be converted: a
- * piece that begins `at` bytes into the chunk is written at 2 * at or before. */
+ * chunk was read to the slot's end, and all pieces are packed from the slot's beginning on, in
+ * their order.  Writing then never reaches bytes that are still to be converted: of a chunk of half
+ * a slot, whose pieces follow each other, a piece that begins `at` bytes into the chunk is written
+ * at 2 * at or before; and a chunk of a third is not reached at all.
+ *
+ * Small tensors (chunk.laid) are laid out in front of the chunk, once for each want, with zeros for
+ * the padding between them: no old bytes of a slot reach a device. */
 #include "config.h"
 
 #include <string.h>
@@ -17,6 +23,7 @@
 #include "base/checked.h"
 #include "base/convert.h"
 #include "base/dtype.h"
+#include "lib/load/give.h"
 #include "lib/load/pump.h"
 
 /* --- in host memory --- */
@@ -42,111 +49,271 @@ static size_t row_bytes_after(const struct hoist__plan_piece *piece)
 	return elements_of(piece) * (hoist_dtype_bits(piece->to) / 8);
 }
 
-/* True if all rows of the piece lie in the chunk, and their places in the destination. */
+/* True if all rows of the piece lie in the chunk, and their places in its lots. */
 HOIST__CONDITION static bool is_inside(const struct hoist_load *load,
 				       const struct hoist__chunk *chunk,
 				       const struct hoist__plan_piece *piece)
 {
 	size_t last = piece->rows - 1;
-	return piece->rows != 0 && piece->row_bytes != 0 &&
-	       piece->at + last * piece->at_stride + piece->row_bytes <=
-		       chunk->bytes * chunk->n_parts &&
-	       piece->target + last * piece->target_stride + row_bytes_after(piece) <=
-		       load->plan.destination_bytes;
+	bool inside = piece->rows != 0 && piece->row_bytes != 0 && piece->n_places != 0 &&
+		      piece->at + last * piece->at_stride + piece->row_bytes <=
+			      chunk->bytes * chunk->n_parts;
+	for (size_t p = 0; p < piece->n_places && inside; p++) {
+		const struct hoist__plan_tensor *place = hoist__plan_place(&load->plan, piece, p);
+		int64_t first = (int64_t)place->target + piece->within;
+		int64_t end = first + (int64_t)last * piece->target_stride;
+		if (load->plan.lots[place->lot].in_place)
+			continue;
+		inside = first >= 0 && end >= 0 &&
+			 (uint64_t)(first > end ? first : end) + row_bytes_after(piece) <=
+				 load->plan.lots[place->lot].bytes;
+	}
+	return inside;
 }
 
-static void move_to_host(struct hoist_load *load, struct hoist__flight *flight)
+uintptr_t hoist__pump_address_on(const struct hoist_load *load, const struct hoist__target *target,
+				 const struct hoist__plan_piece *piece)
 {
-	unsigned char *base = (unsigned char *)hoist__storage_address(load->targets[0].storage);
-	const unsigned char *bytes = flight->address;
+	uintptr_t address = 0;
+	for (size_t p = 0; p < piece->n_places && address == 0; p++) {
+		const struct hoist__plan_tensor *place = hoist__plan_place(&load->plan, piece, p);
+		if (target->storages[place->lot] != NULL)
+			address = hoist__load_lot_address(target, place->lot) +
+				  (uintptr_t)place->target + (uintptr_t)piece->within;
+	}
+	return address;
+}
+
+static void move_to_host(const struct hoist_load *load, const struct hoist__flight *flight,
+			 const struct hoist__target *target)
+{
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
 	while (hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
+		uintptr_t to = hoist__pump_address_on(load, target, &piece);
 		HOIST__ASSERT(is_inside(load, &flight->chunk, &piece));
-		for (size_t r = 0; r < piece.rows; r++)
-			move_row(base + piece.target + r * piece.target_stride,
-				 bytes + piece.at + r * piece.at_stride, &piece);
+		for (size_t r = 0; to != 0 && r < piece.rows; r++)
+			move_row((unsigned char *)to + (int64_t)r * piece.target_stride,
+				 flight->address + piece.at + r * piece.at_stride, &piece);
 	}
-	hoist__slot_release(load->job.staging, flight->slot);
-	atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful, memory_order_relaxed);
+}
+
+static bool goes_to_device(const struct hoist_load *load, const struct hoist__plan_piece *piece)
+{
+	bool any = false;
+	for (size_t p = 0; p < piece->n_places && !any; p++) {
+		unsigned want = hoist__plan_place(&load->plan, piece, p)->want;
+		any = load->plan.wants[want].kind == HOIST__PLAN_DEVICE;
+	}
+	return any;
 }
 
 /* --- in the slot --- */
 
-/* Converts the piece's rows in the slot, if need be.  @ret: the rows' place, in the form in which
- * the device gets them. */
-static void settle_in_slot(unsigned char *slot, size_t at, bool half,
-			   const struct hoist__plan_piece *piece, size_t *packed,
-			   struct hoist__slot_box *ret)
-{
-	size_t bytes = row_bytes_after(piece);
-	bool stays = piece->from == HOIST_DTYPE_INVALID;
-	ret->slot_offset = half ? *packed : at + piece->at;
-	ret->slot_stride = half ? bytes : piece->at_stride;
-	/* No byte is written that is still to be converted. */
-	HOIST__ASSERT(!half || *packed <= at + piece->at);
-	HOIST__ASSERT(half || bytes <= piece->row_bytes);
-	for (size_t r = 0; !stays && r < piece->rows; r++)
-		move_row(slot + ret->slot_offset + r * ret->slot_stride,
-			 slot + at + piece->at + r * piece->at_stride, piece);
-	*packed += half ? piece->rows * bytes : 0;
-	ret->bytes = bytes;
-	ret->rows = piece->rows;
-	ret->device_stride = (size_t)piece->target_stride;
-}
-
-/* Queues one batch of copies to every device. */
-static int copy_batch(struct hoist_load *load, struct hoist__slot *slot, const uint64_t *targets,
-		      size_t n)
-{
-	for (unsigned t = 0; t < load->n_targets; t++) {
-		uintptr_t base = hoist__storage_address(load->targets[t].storage);
-		for (size_t i = 0; i < n; i++)
-			load->boxes[i].device_address = base + (uintptr_t)targets[i];
-		int err = hoist__slot_copy(load->job.staging, slot, t, load->boxes, n);
-		if (err < 0)
-			return err;
-		load->report.n_copies += n;
-	}
-	return 0;
-}
-
-static int copy_pieces(struct hoist_load *load, struct hoist__flight *flight)
-{
-	struct hoist__slot *slot = flight->slot;
-	bool half = load->plan.extents[flight->chunk.extent].half;
-	size_t at = hoist__pump_slot_offset(load, flight);
-	unsigned char *begin = flight->address - at;
-	uint64_t targets[HOIST__PUMP_BOXES];
-	struct hoist__piece_cursor cursor = {0};
+/* One pass over the pieces of a slot that go to devices. */
+struct pass {
+	struct hoist__piece_cursor cursor;
 	struct hoist__plan_piece piece;
-	size_t packed = 0;
+	size_t packed; /* where the next widened piece is written */
+};
+
+/* The next such piece; @ret: its rows' place in the slot, in the form in which the devices get
+ * them.  False at the end. */
+static bool next_box(const struct hoist_load *load, const struct hoist__flight *flight,
+		     struct pass *pass, struct hoist__slot_box *ret)
+{
+	const struct hoist__plan_piece *piece = &pass->piece;
+	size_t at = hoist__pump_slot_offset(load, flight);
+	do {
+		if (!hoist__plan_piece(&load->plan, &flight->chunk, &pass->cursor, &pass->piece))
+			return false;
+		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
+	} while (!goes_to_device(load, piece));
+	size_t bytes = row_bytes_after(piece);
+	bool widens = bytes > piece->row_bytes;
+	*ret = (struct hoist__slot_box){
+		.slot_offset = widens ? pass->packed : at + piece->at,
+		.slot_stride = widens ? bytes : piece->at_stride,
+		.bytes = bytes,
+		.rows = piece->rows,
+		.device_stride = (size_t)piece->target_stride,
+	};
+	pass->packed += widens ? piece->rows * bytes : 0;
+	return true;
+}
+
+/* No byte is written that is still to be converted. */
+static void convert_in_slot(const struct hoist_load *load, const struct hoist__flight *flight)
+{
+	unsigned char *slot = flight->address - hoist__pump_slot_offset(load, flight);
+	struct hoist__slot_box box;
+	struct pass pass = {0};
+	while (next_box(load, flight, &pass, &box)) {
+		const struct hoist__plan_piece *piece = &pass.piece;
+		unsigned char *to = slot + box.slot_offset;
+		HOIST__ASSERT(to <= flight->address + piece->at);
+		for (size_t r = 0; piece->to != HOIST_DTYPE_INVALID && r < piece->rows; r++)
+			move_row(to + r * box.slot_stride,
+				 flight->address + piece->at + r * piece->at_stride, piece);
+	}
+}
+
+static void lay_in_slot(const struct hoist_load *load, const struct hoist__flight *flight,
+			unsigned want)
+{
+	unsigned char *slot = flight->address - hoist__pump_slot_offset(load, flight);
+	struct hoist__lay_cursor cursor = {0};
+	struct hoist__laid laid;
+	while (hoist__plan_lay(&load->plan, &flight->chunk, want, &cursor, &laid)) {
+		const struct hoist__plan_piece *piece = &laid.piece;
+		unsigned char *to = slot + laid.at;
+		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
+		HOIST__ASSERT(to + piece->rows * laid.row_bytes <= flight->address);
+		memset(to - laid.gap, 0, laid.gap);
+		for (size_t r = 0; r < piece->rows; r++)
+			move_row(to + r * laid.row_bytes,
+				 flight->address + piece->at + r * piece->at_stride, piece);
+	}
+}
+
+/* --- to devices --- */
+
+static int copy_batch(struct hoist_load *load, struct hoist__slot *slot,
+		      const struct hoist__target *target, size_t n)
+{
+	int err = hoist__slot_copy(load->job.staging, slot, target->number, load->boxes, n);
+	load->report.n_copies += err == 0 ? n : 0;
+	return err;
+}
+
+/* Queues the copies of all pieces that go to the target, in batches. */
+static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
+		   const struct hoist__target *target)
+{
+	struct pass pass = {0};
 	size_t n = 0;
 	int err = 0;
-	while (err == 0 && hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
-		HOIST__ASSERT(n < HOIST__PUMP_BOXES && is_inside(load, &flight->chunk, &piece));
-		settle_in_slot(begin, at, half, &piece, &packed, &load->boxes[n]);
-		targets[n++] = piece.target;
+	while (err == 0 && next_box(load, flight, &pass, &load->boxes[n])) {
+		load->boxes[n].device_address = hoist__pump_address_on(load, target, &pass.piece);
+		n += load->boxes[n].device_address != 0;
 		if (n == HOIST__PUMP_BOXES) {
-			err = copy_batch(load, slot, targets, n);
+			err = copy_batch(load, flight->slot, target, n);
 			n = 0;
 		}
 	}
-	return err == 0 && n > 0 ? copy_batch(load, slot, targets, n) : err;
+	return err == 0 && n > 0 ? copy_batch(load, flight->slot, target, n) : err;
+}
+
+/* Queues the copies of what was laid out for the target's want. */
+static int copy_laid_to(struct hoist_load *load, const struct hoist__flight *flight,
+			const struct hoist__target *target)
+{
+	struct hoist__lay_cursor cursor = {0};
+	struct hoist__laid laid;
+	size_t n = 0;
+	int err = 0;
+	while (err == 0 &&
+	       hoist__plan_lay(&load->plan, &flight->chunk, target->want, &cursor, &laid)) {
+		size_t bytes = laid.piece.rows * laid.row_bytes;
+		if (laid.joins) {
+			load->boxes[n - 1].bytes += laid.gap + bytes;
+			continue;
+		}
+		if (n == HOIST__PUMP_BOXES) {
+			err = copy_batch(load, flight->slot, target, n);
+			n = 0;
+		}
+		load->boxes[n++] = (struct hoist__slot_box){
+			.slot_offset = laid.at,
+			.device_address =
+				hoist__load_lot_address(target, laid.lot) + (uintptr_t)laid.target,
+			.bytes = bytes,
+		};
+	}
+	return err == 0 && n > 0 ? copy_batch(load, flight->slot, target, n) : err;
+}
+
+static void count_in(struct hoist_load *load, size_t lot, uint64_t bytes)
+{
+	HOIST__ASSERT(bytes <= load->lots[lot].left);
+	load->lots[lot].left -= bytes;
+	if (load->lots[lot].left == 0)
+		hoist__give_lot(load, lot);
+}
+
+void hoist__pump_count(struct hoist_load *load, const struct hoist__chunk *chunk)
+{
+	const struct hoist__plan_extent *extent = &load->plan.extents[chunk->extent];
+	struct hoist__piece_cursor cursor = {0};
+	struct hoist__plan_piece piece;
+	hoist__into_count(load->into, chunk);
+	if (!extent->staged || load->plan.n_lots == 1) {
+		count_in(load, extent->lot, chunk->useful);
+		return;
+	}
+	while (hoist__plan_piece(&load->plan, chunk, &cursor, &piece))
+		for (size_t p = 0; p < piece.n_places; p++)
+			count_in(load, hoist__plan_place(&load->plan, &piece, p)->lot,
+				 piece.rows * piece.row_bytes);
+}
+
+/* --- settling --- */
+
+/* Chunks with less are settled by the pump's thread: a wake-up costs as much. */
+#define LEAST_WORK_BYTES ((size_t)64 << 10)
+
+bool hoist__pump_has_work(const struct hoist_load *load, const struct hoist__flight *flight)
+{
+	struct hoist__piece_cursor cursor = {0};
+	struct hoist__plan_piece piece;
+	bool work = load->to_host || flight->chunk.laid > 0;
+	for (size_t t = 0; t < load->n_targets && !work; t++)
+		work = load->targets[t].to_host;
+	while (!work && load->plan.has_conversion &&
+	       hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece))
+		work = piece.to != HOIST_DTYPE_INVALID;
+	size_t most = flight->chunk.useful > flight->chunk.laid ? flight->chunk.useful
+								: flight->chunk.laid;
+	return work && most >= LEAST_WORK_BYTES;
+}
+
+/* The host gathers first, from the bytes as they are in the file. */
+int hoist__pump_settle(void *owner)
+{
+	const struct hoist__flight *flight = owner;
+	const struct hoist_load *load = flight->load;
+	HOIST__ASSERT(flight->slot != NULL && flight->slot->state == HOIST__SLOT_FULL);
+	for (size_t t = 0; t < load->n_targets; t++)
+		if (load->targets[t].to_host)
+			move_to_host(load, flight, &load->targets[t]);
+	for (unsigned w = 0; flight->chunk.laid > 0 && w < load->plan.n_wants; w++)
+		if (load->plan.wants[w].kind == HOIST__PLAN_DEVICE)
+			lay_in_slot(load, flight, w);
+	if (!load->to_host && load->plan.has_conversion && flight->chunk.laid == 0)
+		convert_in_slot(load, flight);
+	return 0;
 }
 
 int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
-	HOIST__ASSERT(flight->n_open == 0);
-	if (load->to_host) {
-		move_to_host(load, flight);
-		return 0;
-	}
 	struct hoist__slot *slot = flight->slot;
-	HOIST__ASSERT(slot->state == HOIST__SLOT_FULL);
+	int err = 0;
+	HOIST__ASSERT(flight->n_open == 0 && slot->state == HOIST__SLOT_FULL);
 	slot->useful = flight->chunk.useful;
-	int err = copy_pieces(load, flight);
-	if (slot->state != HOIST__SLOT_COPYING)
-		hoist__slot_release(load->job.staging, slot);
+	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
+		if (!load->targets[t].to_host)
+			err = flight->chunk.laid > 0 ? copy_laid_to(load, flight, &load->targets[t])
+						     : copy_to(load, flight, &load->targets[t]);
+	if (slot->state == HOIST__SLOT_COPYING)
+		hoist__give_queued(load);
+	if (err == 0)
+		hoist__pump_count(load, &flight->chunk);
+	if (slot->state == HOIST__SLOT_COPYING)
+		return err;
+	/* Nothing went to a device. */
+	hoist__slot_release(load->job.staging, slot);
+	if (err == 0)
+		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
+					  memory_order_relaxed);
 	return err;
 }

@@ -39,7 +39,7 @@ static void choose_shape(const struct hoist_load *load, const struct hoist__fs *
 void hoist__pump_find_disks(struct hoist_load *load)
 {
 	bool rows = has_rows(load);
-	load->n_parts = rows ? load->plan.max_parts : 1;
+	load->n_parts = (rows ? load->plan.max_parts : 1) + (load->source != NULL ? 1 : 0);
 	hoist__disks_find(load->files, (unsigned)load->n_files, &load->disk_table);
 	for (size_t f = load->n_files; f-- > 0;) {
 		unsigned disk = hoist__disk_of(&load->disk_table, load->files[f]);
@@ -70,6 +70,13 @@ bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
 	if (cursor->extent == plan->n_extents)
 		return false;
 	bool staged = plan->extents[cursor->extent].staged;
+	own->straight = false;
+	if (staged && hoist__pump_next_rows(load, disk))
+		return true;
+	if (staged && load->job.staging == NULL) {
+		load->needs_slots = true;
+		return false;
+	}
 	HOIST__ASSERT(!staged || load->staged_bytes != 0);
 	own->has_next = hoist__plan_next(plan, staged ? load->staged_bytes : own->image_bytes,
 					 cursor, &own->next);
@@ -80,15 +87,22 @@ bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
 bool hoist__pump_has_chunks(struct hoist_load *load)
 {
 	bool any = false;
-	for (unsigned d = 0; d < load->disk_table.n && !any; d++)
-		any = hoist__pump_has_chunk(load, d);
-	return any;
+	load->needs_slots = false; /* rows that were cold may be hot now */
+	for (unsigned d = 0; d < load->disk_table.n; d++)
+		any = hoist__pump_has_chunk(load, d) || any;
+	return any || load->needs_slots;
 }
 
-static bool has_room(const struct hoist__load_disk *disk)
+/* The requests that the disk's next chunk may need. */
+static unsigned n_needed(const struct hoist_load *load, const struct hoist__load_disk *disk)
+{
+	return disk->next.n_parts + (load->source != NULL ? 1 : 0);
+}
+
+static bool has_room(const struct hoist_load *load, const struct hoist__load_disk *disk)
 {
 	return disk->n_flights < disk->most_flights &&
-	       disk->n_requests + disk->next.n_parts <= disk->depth;
+	       disk->n_requests + n_needed(load, disk) <= disk->depth;
 }
 
 /* The disk with the fewest flights is the one that lacks work most; the order of the disks decides
@@ -98,8 +112,8 @@ unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned wit
 	unsigned best = HOIST__MAX_DISKS;
 	for (unsigned d = 0; d < load->disk_table.n; d++) {
 		const struct hoist__load_disk *disk = &load->disks[d];
-		if ((without & 1u << d) == 0 && hoist__pump_has_chunk(load, d) && has_room(disk) &&
-		    disk->next.n_parts <= room &&
+		if ((without & 1u << d) == 0 && hoist__pump_has_chunk(load, d) &&
+		    has_room(load, disk) && n_needed(load, disk) <= room &&
 		    (best == HOIST__MAX_DISKS || disk->n_flights < load->disks[best].n_flights))
 			best = d;
 	}

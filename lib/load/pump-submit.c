@@ -5,69 +5,73 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "lib/load/give.h"
 #include "lib/load/pump.h"
 
 _Static_assert(HOIST__PUMP_BATCH >= HOIST__LOAD_PARTS, "a batch has room for all parts of a chunk");
 
-/* The way of one read: direct or cached, and whether the pages that the read brings into the page
- * cache are dropped again.  The cache is left as it was found, unless the caller asked for cached
- * reads.  If the kernel itself knows the pages that a read brought in (dontcache), the range need
- * not have been empty before. */
-struct way {
-	bool direct;
-	bool hot;
-	bool drop;
-};
-
-static struct way go_cached(const struct hoist_load *load, const struct hoist__file *file,
-			    bool known, uint64_t resident, size_t bytes)
+static struct hoist__way go_cached(const struct hoist_load *load, const struct hoist__file *file,
+				   bool known, uint64_t resident, size_t bytes)
 {
 	enum hoist_io io = load->options.io;
 	bool asked = io == HOIST_IO_CACHED || io == HOIST_IO_MAP;
 	bool empty = known && resident == 0;
-	return (struct way){.hot = known && resident >= bytes,
-			    .drop = !asked && (empty || file->dontcache)};
+	return (struct hoist__way){.hot = known && resident >= bytes,
+				   .drop = !asked && (empty || file->dontcache)};
 }
 
 /* A range of which nine tenths are in the page cache is copied from there, as memory is quicker
  * than a disk.  Other ranges are read directly, where the file system gains by that. */
-static struct way choose_way(struct hoist_load *load, const struct hoist__file *file,
-			     uint64_t offset, size_t bytes)
+static struct hoist__way choose_way(struct hoist_load *load, struct hoist__load_disk *disk,
+				    const struct hoist__chunk *chunk, uint64_t offset)
 {
 	enum hoist_io io = load->options.io;
+	size_t bytes = chunk->need;
+	const struct hoist__plan_extent *extent = &load->plan.extents[chunk->extent];
+	const struct hoist__file *file = load->checkpoint->files[extent->file].file;
 	if (io == HOIST_IO_DIRECT && file->direct_fd >= 0)
-		return (struct way){.direct = true};
+		return (struct hoist__way){.direct = true};
 	uint64_t resident = 0;
-	bool known = hoist__file_resident(file, offset, bytes, &resident) == 0;
+	bool known = hoist__file_resident_ahead(file, &disk->window, offset, bytes, extent->end,
+						&resident) == 0;
 	if (file->direct_fd < 0) {
 		load->routes.no_direct++;
 		load->routes.note = file->direct_note;
 	}
 	/* Where direct reads are slower, they are made only on request. */
-	if (file->direct_fd < 0 || io != HOIST_IO_AUTO || !file->fs->direct)
+	bool chooses = io == HOIST_IO_AUTO || io == HOIST_IO_ADAPTIVE;
+	if (file->direct_fd < 0 || !chooses || !file->fs->direct)
 		return go_cached(load, file, known, resident, bytes);
 	if (!known) {
 		load->routes.unknown++;
-		return (struct way){.direct = true};
+		return (struct hoist__way){.direct = true};
 	}
 	/* A direct read that falls back to the cache leaves no pages there, either. */
 	if (resident < bytes - bytes / 10)
-		return (struct way){.direct = true, .drop = resident == 0};
+		return (struct hoist__way){.direct = true, .drop = resident == 0};
 	load->routes.resident++;
 	return go_cached(load, file, known, resident, bytes);
 }
 
-/* Makes the request of part @part of the flight's chunk. */
+static const struct hoist__file *file_of(const struct hoist_load *load,
+					 const struct hoist__chunk *chunk)
+{
+	return load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
+}
+
+/* Makes the request of part @part of the flight's chunk.  The way of an image was chosen before its
+ * pages were asked for. */
 static struct hoist__request *fill_request(struct hoist_load *load, struct hoist__flight *flight,
 					   unsigned part)
 {
 	const struct hoist__chunk *chunk = &flight->chunk;
-	const struct hoist__file *file =
-		load->checkpoint->files[load->plan.extents[chunk->extent].file].file;
+	const struct hoist__file *file = file_of(load, chunk);
 	struct hoist__request *request = &flight->requests[part];
 	uint64_t offset = chunk->offset + part * chunk->part_stride;
 	HOIST__ASSERT(part < chunk->n_parts && chunk->need <= chunk->bytes);
-	struct way way = choose_way(load, file, offset, chunk->need);
+	struct hoist__load_disk *disk = &load->disks[flight->disk];
+	struct hoist__way way =
+		flight->slot == NULL ? disk->way : choose_way(load, disk, chunk, offset);
 	*request = (struct hoist__request){
 		.file = file,
 		.offset = offset,
@@ -77,18 +81,54 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 		.direct = way.direct,
 		.buffer = flight->slot != NULL ? flight->slot->request.buffer : -1,
 		.hot = way.hot,
+		.fresh = flight->address,
+		.fresh_bytes = flight->slot == NULL && load->populates ? chunk->need : 0,
 		.drop = way.drop,
 		.owner = flight,
 	};
 	return request;
 }
 
-/* Tells whether the pages of the next image chunk are populated. */
-static bool is_populated(struct hoist_load *load, unsigned index)
+/* The rest of the chunk comes from the load's source, which decided the way of an image: this part
+ * has a way of its own.  Sources divide files at multiples of each alignment. */
+struct hoist__request *hoist__pump_fill_part(struct hoist_load *load, struct hoist__flight *flight,
+					     unsigned part, size_t at, size_t bytes)
+{
+	struct hoist__load_disk *disk = &load->disks[flight->disk];
+	const struct hoist__chunk *chunk = &flight->chunk;
+	struct hoist__request *request = fill_request(load, flight, part);
+	struct hoist__way way = choose_way(load, disk, chunk, request->offset);
+	bool last = at + bytes == chunk->need;
+	request->offset += at;
+	request->address += at;
+	request->need = bytes;
+	request->bytes = way.direct && last ? chunk->bytes - at : bytes;
+	request->direct = way.direct;
+	request->hot = way.hot;
+	request->drop = way.drop;
+	request->fresh_bytes = 0;
+	return request;
+}
+
+/* Tells whether the next image chunk may be read: its pages are there, or its threads make them. */
+static bool has_pages(struct hoist_load *load, unsigned index)
 {
 	struct hoist__load_disk *disk = &load->disks[index];
 	size_t end = (size_t)(disk->next.target + disk->next.bytes);
-	if (load->populator == NULL || end <= disk->populated)
+	if (!disk->has_way)
+		disk->way = choose_way(load, disk, &disk->next, disk->next.offset);
+	disk->has_way = true;
+	if (!load->populates || end <= disk->populated)
+		return true;
+	if (disk->way.hot) {
+		disk->populated = end;
+		if (load->populator != NULL)
+			hoist__populator_pass(load->populator, index, end);
+		return true;
+	}
+	if (load->populator == NULL && !load->no_populator)
+		hoist__pump_start_populator(load);
+	if (load->populator == NULL)
 		return true;
 	int err = hoist__populator_done(load->populator, index, end, &disk->populated);
 	if (err < 0)
@@ -108,14 +148,20 @@ static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 	return true;
 }
 
+/* An image belongs to the only target that has its lot's want: bytes that several targets have are
+ * staged. */
 static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 {
-	HOIST__ASSERT(flight->chunk.n_parts == 1);
-	HOIST__ASSERT(flight->chunk.target + flight->chunk.bytes <=
-		      hoist__storage_bytes(load->targets[0].storage));
-	flight->slot = NULL;
-	flight->address = (unsigned char *)hoist__storage_address(load->targets[0].storage) +
-			  flight->chunk.target;
+	size_t lot = load->plan.extents[flight->chunk.extent].lot;
+	const struct hoist__target *target = load->targets;
+	while (target->want != load->plan.lots[lot].want)
+		target++;
+	HOIST__ASSERT(flight->chunk.n_parts == 1 && target->to_host);
+	HOIST__ASSERT(load->plan.lots[lot].in_place ||
+		      flight->chunk.target + flight->chunk.bytes <=
+			      hoist__storage_bytes(target->storages[lot]));
+	flight->address =
+		(unsigned char *)hoist__load_lot_address(target, lot) + flight->chunk.target;
 }
 
 /* Makes a flight for the next chunk of the disk, or NULL; *ret_wait: the chunk only waits for
@@ -124,8 +170,11 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 {
 	struct hoist__load_disk *disk = &load->disks[index];
 	HOIST__ASSERT(disk->has_next && load->job.phase == HOIST__JOB_RUNNING);
-	bool staged = load->plan.extents[disk->next.extent].staged;
-	if (!staged && !is_populated(load, index)) {
+	bool image = !load->plan.extents[disk->next.extent].staged;
+	bool mapped = load->plan.extents[disk->next.extent].mapped;
+	if (!hoist__give_admits(load, index) || !hoist__pump_source_admits(load, index))
+		return NULL;
+	if (image && !mapped && !has_pages(load, index)) {
 		*ret_wait = load->job.phase == HOIST__JOB_RUNNING;
 		return NULL;
 	}
@@ -135,19 +184,27 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	struct hoist__flight *flight = HOIST__CONTAINER_OF(node, struct hoist__flight, node);
 	HOIST__ASSERT(flight->n_open == 0);
 	flight->chunk = disk->next;
-	if (!staged) {
+	flight->straight = disk->straight;
+	flight->mapped = mapped;
+	flight->sourced = disk->sourced;
+	flight->slot = NULL;
+	flight->address = NULL;
+	if (image) {
 		take_place(load, flight);
-	} else if (!take_slot(load, flight)) {
+	} else if (!flight->straight && !take_slot(load, flight)) {
 		hoist__list_push_front(&load->free_flights, node);
 		return NULL;
 	}
+	if (flight->slot == NULL)
+		hoist__into_touch(load->into, &flight->chunk);
 	flight->disk = index;
 	flight->sequence = disk->next_sequence++;
-	flight->n_open = flight->chunk.n_parts;
+	flight->n_open = mapped ? 0 : flight->chunk.n_parts;
 	disk->has_next = false;
+	disk->has_way = false;
 	disk->n_flights++;
 	disk->n_requests += flight->n_open;
-	HOIST__ASSERT(flight->n_open != 0 && flight->n_open <= load->n_parts);
+	HOIST__ASSERT(mapped == (flight->n_open == 0) && flight->n_open <= load->n_parts);
 	HOIST__ASSERT(disk->n_flights <= disk->most_flights && disk->n_requests <= disk->depth);
 	return flight;
 }
@@ -172,6 +229,7 @@ static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room,
 }
 
 /* Fills the batch with the requests of as many chunks as there is room for, all parts of each.
+ * Mapped chunks need none, and arrive at once.
  * Returns: the number of requests. */
 static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
 			   unsigned *ret_wait)
@@ -179,9 +237,18 @@ static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batc
 	struct hoist__flight *flight;
 	unsigned n = 0;
 	*ret_wait = HOIST__MAX_DISKS;
-	while ((flight = next_flight(load, most - n, ret_wait)) != NULL)
-		for (unsigned part = 0; part < flight->chunk.n_parts; part++)
-			batch[n++] = fill_request(load, flight, part);
+	while ((flight = next_flight(load, most - n, ret_wait)) != NULL) {
+		unsigned n_open = flight->n_open;
+		if (flight->mapped)
+			hoist__pump_arrive(load, flight);
+		if (flight->sourced) {
+			n += hoist__pump_fill_sourced(load, flight, &batch[n]);
+			continue;
+		}
+		for (unsigned part = 0; part < n_open; part++)
+			batch[n++] = flight->straight ? hoist__pump_fill_rows(load, flight)
+						      : fill_request(load, flight, part);
+	}
 	HOIST__ASSERT(n <= most);
 	return n;
 }

@@ -14,14 +14,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lib/device/stream.h"
+#include "lib/load/give.h"
 #include "lib/load/pump.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/device-memory.h"
-
-/* The smallest slot, in blocks.  With conversion, only half of a slot may be read into, and a chunk
- * may begin and end with cut elements. */
-#define MIN_BLOCKS 1
-#define MIN_BLOCKS_CONVERTED 4
 
 /* True if the equations of lib/load/load.h hold, and the engine has the open requests. */
 HOIST__CONDITION static bool adds_up(const struct hoist_load *load)
@@ -55,6 +51,7 @@ static int create_engine(struct hoist_load *load)
 	struct hoist__engine_options options = {
 		.files = load->files,
 		.n_files = (unsigned)load->n_files,
+		.depth = load->n_files == 0 ? 1 : 0, /* of a load that only waits for others */
 	};
 	for (unsigned d = 0; d < load->disk_table.n; d++)
 		if (load->disks[d].depth > options.depth)
@@ -62,26 +59,20 @@ static int create_engine(struct hoist_load *load)
 	return hoist__job_create_engine(&load->job, load->options.engine, &options);
 }
 
-/* The smallest slot that hoist__plan_next() accepts. */
-static uint64_t least_slot(const struct hoist_load *load)
-{
-	unsigned blocks = load->plan.has_conversion ? MIN_BLOCKS_CONVERTED : MIN_BLOCKS;
-	return blocks * load->plan.align;
-}
-
 /* Slots lie one behind the other, so their size is a multiple of the reads' alignment. */
 static size_t wanted_slot(const struct hoist_load *load)
 {
 	size_t bytes = load->options.chunk_bytes != 0 ? load->options.chunk_bytes
 						      : HOIST__STAGING_SLOT_BYTES;
-	return (size_t)hoist__round_up(hoist__max_u64(bytes, least_slot(load)), load->plan.align);
+	return (size_t)hoist__round_up(hoist__max_u64(bytes, hoist__plan_least_bytes(&load->plan)),
+				       load->plan.align);
 }
 
 /* The smallest slot that this load works with; it needs two of them. */
 static size_t slot_least(const struct hoist_load *load)
 {
 	uint64_t slot = hoist__min_u64(wanted_slot(load), HOIST__STAGING_MIN_SLOT_BYTES);
-	return (size_t)hoist__max_u64(slot, least_slot(load));
+	return (size_t)hoist__max_u64(slot, hoist__plan_least_bytes(&load->plan));
 }
 
 static int check_budget(const struct hoist_load *load)
@@ -114,15 +105,14 @@ static int make_staging(struct hoist__job *job)
 {
 	struct hoist_load *load = hoist__load_of(job);
 	struct hoist__pool *pool;
-	int err = check_budget(load);
-	if (err == 0)
-		err = hoist__device_staging_pool(load->targets[0].device, &pool);
+	int err = hoist__device_staging_pool(hoist__load_staging_device(load), &pool);
 	if (err < 0)
 		return err;
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
 	unsigned n_streams = 0;
-	for (; !load->to_host && n_streams < load->n_targets; n_streams++)
-		streams[n_streams] = hoist__stream_dev_stream(load->targets[n_streams].stream);
+	for (size_t t = 0; t < load->n_targets; t++)
+		if (!load->targets[t].to_host)
+			streams[n_streams++] = hoist__stream_dev_stream(load->targets[t].stream);
 	size_t slot_bytes = wanted_slot(load);
 	struct hoist__staging_options options = {
 		.streams = streams,
@@ -141,7 +131,8 @@ static int make_staging(struct hoist__job *job)
 	/* The budget may have had room for smaller slots only. */
 	load->staged_bytes = (size_t)hoist__round_down(hoist__staging_slot_bytes(job->staging),
 						       load->plan.align);
-	HOIST__ASSERT(load->staged_bytes >= least_slot(load) && load->boxes == NULL);
+	HOIST__ASSERT(load->staged_bytes >= hoist__plan_least_bytes(&load->plan) &&
+		      load->boxes == NULL);
 	load->boxes = calloc(HOIST__PUMP_BOXES, sizeof *load->boxes);
 	if (load->boxes == NULL)
 		return hoist__fail_nomem("a table of copies",
@@ -151,20 +142,26 @@ static int make_staging(struct hoist__job *job)
 
 _Static_assert(HOIST__MAX_DISKS <= HOIST__POPULATOR_READERS, "each disk is a reader");
 
-/* Populating ahead is an optimisation: without the threads, reads fault pages in. */
-static void start_populator(struct hoist_load *load)
+/* Populating ahead is an optimisation: without the threads, reads fault pages in.  Chunks before
+ * the cursors were hot. */
+void hoist__pump_start_populator(struct hoist_load *load)
 {
-	struct hoist__storage *storage = load->targets[0].storage;
+	struct hoist__storage *storage = load->targets[0].storages[0];
 	const struct hoist__plan *plan = &load->plan;
 	struct hoist__populator_part *parts = calloc(plan->n_extents, sizeof *parts);
+	struct hoist__populator_hole *holes = calloc(load->n_maps + 1, sizeof *holes);
 	size_t n = 0;
-	for (size_t e = 0; parts != NULL && e < plan->n_extents; e++) {
+	size_t n_holes = 0;
+	for (size_t e = 0; parts != NULL && holes != NULL && e < plan->n_extents; e++) {
 		const struct hoist__plan_extent *extent = &plan->extents[e];
 		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
 				 hoist__round_down(extent->begin, extent->align);
 		HOIST__ASSERT(extent->staged ||
 			      extent->image + bytes <= hoist__storage_bytes(storage));
-		if (!extent->staged)
+		if (extent->mapped)
+			holes[n_holes++] = (struct hoist__populator_hole){
+				(size_t)extent->image, (size_t)(extent->image + bytes)};
+		else if (!extent->staged)
 			parts[n++] = (struct hoist__populator_part){
 				.begin = (size_t)extent->image,
 				.end = (size_t)(extent->image + bytes),
@@ -176,10 +173,17 @@ static void start_populator(struct hoist_load *load)
 		.bytes = hoist__storage_bytes(storage),
 		.parts = parts,
 		.n_parts = n,
+		.holes = holes,
+		.n_holes = n_holes,
 	};
-	if (parts == NULL || hoist__populator_start(&options, &load->populator) < 0)
+	if (parts == NULL || holes == NULL ||
+	    hoist__populator_start(&options, &load->populator) < 0)
 		hoist__log(load, "not populating ahead: %s", hoist__error_text());
 	free(parts);
+	free(holes);
+	load->no_populator = load->populator == NULL;
+	for (unsigned d = 0; load->populator != NULL && d < load->disk_table.n; d++)
+		hoist__populator_pass(load->populator, d, load->disks[d].populated);
 }
 
 static int make_flights(struct hoist_load *load)
@@ -190,14 +194,39 @@ static int make_flights(struct hoist_load *load)
 	HOIST__ASSERT(n != 0 && load->n_parts != 0 && load->flights == NULL);
 	load->flights = calloc(n, sizeof *load->flights);
 	load->requests = calloc((size_t)n * load->n_parts, sizeof *load->requests);
-	if (load->flights == NULL || load->requests == NULL)
+	unsigned n_rows = hoist__pump_may_go_straight(load) ? HOIST__LOAD_ROWS : 0;
+	load->rows = calloc((size_t)n * n_rows + 1, sizeof *load->rows);
+	if (load->flights == NULL || load->requests == NULL || load->rows == NULL)
 		return hoist__fail_nomem("requests",
 					 (size_t)n * load->n_parts * sizeof *load->requests);
 	for (unsigned i = n; i-- > 0;) {
+		load->flights[i].load = load;
+		load->flights[i].rows = &load->rows[(size_t)i * n_rows];
 		load->flights[i].requests = &load->requests[(size_t)i * load->n_parts];
 		hoist__list_push_front(&load->free_flights, &load->flights[i].node);
 	}
 	return 0;
+}
+
+/* A load whose rows are hot needs no slots, so long as all are: see load.h.  The first rows of each
+ * disk decide how the load begins. */
+static bool begins_with_slots(struct hoist_load *load)
+{
+	bool straight = hoist__pump_may_go_straight(load);
+	for (unsigned d = 0; straight && d < load->disk_table.n; d++)
+		straight = hoist__pump_begins_straight(load, d);
+	return load->plan.has_staged && !straight;
+}
+
+/* Makes the slots of a load that began without, once rows are not hot, or waits for its turn at the
+ * budget.  The engine has registered no buffer. */
+static void add_slots(struct hoist_load *load, uint64_t timeout_ns)
+{
+	uint64_t wait = hoist__job_n_inflight(&load->job) > 0 ? 0 : timeout_ns;
+	int err = hoist__job_take_staging(&load->job, 2 * slot_least(load), wait);
+	if (err < 0)
+		hoist__job_fail(&load->job, err);
+	load->needs_slots = err > 0;
 }
 
 /* Called again while others have the budget: the staging is made first, so a repeated call finds
@@ -205,35 +234,58 @@ static int make_flights(struct hoist_load *load)
 static int begin(struct hoist__job *job, uint64_t timeout_ns)
 {
 	struct hoist_load *load = hoist__load_of(job);
-	if (load->plan.n_extents == 0 || load->maps)
+	if ((load->plan.n_extents == 0 && load->source == NULL) || load->maps)
 		return 0;
 	if (load->disk_table.n == 0)
 		hoist__pump_find_disks(load);
-	int err = 0;
-	if (load->plan.has_staged)
+	int err = load->plan.has_staged ? check_budget(load) : 0;
+	if (err == 0)
+		err = hoist__into_await(load->into, timeout_ns);
+	if (err == 0 && load->job.staging == NULL && begins_with_slots(load))
 		err = hoist__job_take_staging(job, 2 * slot_least(load), timeout_ns);
-	if (err == 0)
+	if (err == 0 && load->flights == NULL && load->plan.n_extents > 0)
 		err = make_flights(load);
-	if (err == 0)
+	if (err == 0 && job->engine == NULL)
 		err = create_engine(load);
-	if (err == 0 && load->populates)
-		start_populator(load);
+	if (err == 0 && load->source != NULL)
+		err = load->source->ops->begin(load->source, load, timeout_ns);
+	if (err == 0)
+		hoist__give_begin(load);
 	return err;
 }
 
 /* --- end --- */
 
+/* True if every byte of each lot has arrived. */
+HOIST__CONDITION static bool lots_are_complete(const struct hoist_load *load)
+{
+	bool complete = true;
+	for (size_t lot = 0; lot < load->plan.n_lots && complete; lot++)
+		complete = load->lots[lot].left == 0;
+	return complete;
+}
+
+/* The engine may still write to host memory: the memory is never given back. */
+static void keep_host_memory(const struct hoist_load *load)
+{
+	/* A tensor that is given meanwhile takes its storage along. */
+	if (load->give != NULL)
+		pthread_mutex_lock(&load->give->lock);
+	for (size_t t = 0; t < load->n_targets; t++)
+		for (size_t lot = 0; load->targets[t].to_host && lot < load->plan.n_lots; lot++)
+			if (load->targets[t].storages[lot] != NULL)
+				(void)hoist__storage_ref(load->targets[t].storages[lot]);
+	if (load->give != NULL)
+		pthread_mutex_unlock(&load->give->lock);
+	hoist__into_keep(load->into);
+}
+
 /* Checks for every file that was read, once, that it did not change, and drops its pages if asked
  * to. */
 static void leave_files(struct hoist_load *load)
 {
-	size_t last = SIZE_MAX;
-	for (size_t e = 0; e < load->plan.n_extents; e++) {
-		const struct hoist__file *file =
-			load->checkpoint->files[load->plan.extents[e].file].file;
-		if (load->plan.extents[e].file == last)
-			continue;
-		last = load->plan.extents[e].file;
+	for (size_t f = 0; f < load->n_files; f++) {
+		const struct hoist__file *file = load->files[f];
 		/* Writing to a READ_WRITE map changes the file. */
 		if (load->job.phase == HOIST__JOB_RUNNING &&
 		    !(load->maps && load->options.map == HOIST_MAP_READ_WRITE)) {
@@ -252,13 +304,18 @@ static void end(struct hoist__job *job)
 	struct hoist_load *load = hoist__load_of(job);
 	HOIST__ASSERT(hoist__list_empty(&load->waiting));
 	HOIST__ASSERT(load->maps || load->job.phase != HOIST__JOB_RUNNING ||
-		      load->arrived == load->plan.bytes);
+		      (load->arrived == load->plan.bytes && lots_are_complete(load)));
 	leave_files(load);
+	if (load->source != NULL)
+		load->source->ops->end(load->source, load);
 	hoist__load_finish_report(load);
-	if (!hoist__job_release(job) && load->to_host)
-		(void)hoist__storage_ref(load->targets[0].storage);
+	hoist__give_part(load);
+	if (!hoist__job_release(job) && !load->maps)
+		keep_host_memory(load);
 	hoist__populator_stop(load->populator);
 	load->populator = NULL;
+	hoist__into_end(load->into, job->err, &job->failure);
+	hoist__give_end(load);
 }
 
 /* --- one round --- */
@@ -278,12 +335,21 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 {
 	unsigned n_inflight = hoist__job_n_inflight(&load->job);
 	unsigned n_copying = n_awaited_copies(load);
+	bool fresh = false;
+	if (hoist__give_starves(load, &fresh)) {
+		/* The caller of a load that it drives looks first. */
+		hoist__pump_reap(load, false, fresh ? 0 : timeout_ns);
+		return;
+	}
 	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
-		/* With only copies in flight, the engine's wait ends by the wake at the end of a
-		 * copy. */
-		hoist__pump_reap(load, n_copying > 0, timeout_ns);
+		/* While slots are free, the load goes on with the next read that ends.  Else the
+		 * end of a copy may come first, and wakes the engine. */
+		bool copying =
+			n_copying > 0 && (n_inflight == 0 || hoist__give_awaits_copies(load) ||
+					  hoist__staging_n_free(load->job.staging) == 0);
+		hoist__pump_reap(load, copying, timeout_ns);
 	} else if (disk < HOIST__MAX_DISKS) {
 		const struct hoist__chunk *next = &load->disks[disk].next;
 		size_t need = (size_t)(next->target + next->bytes);
@@ -293,6 +359,8 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 			hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
 		if (err < 0 && err != -EAGAIN)
 			hoist__job_fail(&load->job, err);
+	} else if (load->source != NULL) {
+		hoist__pump_reap(load, false, timeout_ns);
 	}
 }
 
@@ -302,18 +370,27 @@ static bool all_home(struct hoist_load *load)
 	return !more && hoist__job_n_inflight(&load->job) == 0 && n_awaited_copies(load) == 0;
 }
 
+/* A source may fail at any moment, or still give bytes to others once the load is whole. */
+static bool is_over(struct hoist_load *load)
+{
+	return hoist__pump_source_ends(load, all_home(load)) && all_home(load);
+}
+
 /* Maps are populated by threads of their own.  True once these have ended. */
 static bool map_round(struct hoist_load *load, uint64_t timeout_ns)
 {
 	int err = 0;
 	if (load->job.phase == HOIST__JOB_DRAINING)
-		hoist__load_map_cancel(load->map);
-	bool ended = hoist__load_map_step(
+		hoist__checkpoint_map_cancel(load->map);
+	bool ended = hoist__checkpoint_map_step(
 		load->map, hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS), &err);
-	atomic_store_explicit(&load->arrived, hoist__load_map_arrived(load->map, load->plan.bytes),
+	atomic_store_explicit(&load->arrived,
+			      hoist__checkpoint_map_arrived(load->map, load->plan.bytes),
 			      memory_order_relaxed);
 	if (ended && err < 0 && load->job.phase == HOIST__JOB_RUNNING)
 		hoist__job_fail(&load->job, hoist__mapped_fail(load, err));
+	if (ended && load->job.phase == HOIST__JOB_RUNNING)
+		hoist__give_all(load);
 	return ended;
 }
 
@@ -328,12 +405,14 @@ static bool round_of_load(struct hoist__job *job, uint64_t timeout_ns)
 	HOIST__ASSERT(adds_up(load));
 	if (n_awaited_copies(load) > 0)
 		hoist__pump_reclaimed(load, hoist__staging_reclaim(job->staging));
+	if (job->phase == HOIST__JOB_RUNNING && load->needs_slots)
+		add_slots(load, timeout_ns);
 	if (job->phase == HOIST__JOB_RUNNING)
 		populating = hoist__pump_submit(load);
-	if (!all_home(load))
+	if (!is_over(load))
 		wait_for_something(load, populating, timeout_ns);
 	HOIST__ASSERT(adds_up(load) && atomic_load(&load->arrived) <= load->plan.bytes);
-	return all_home(load);
+	return is_over(load);
 }
 
 const struct hoist__job_kind hoist__load_kind = {

@@ -6,6 +6,7 @@
 #include "alloc/books.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/scope.h"
 #include "lib/memory/memory.h"
 #include "lib/memory/snapshot.h"
 
@@ -31,8 +32,11 @@ static bool custom_done(hoist_memory *memory)
 	if (memory->generation != hoist__fork_now() || hoist__books_n(books) != 0)
 		return false;
 	hoist__books_done(books);
+	struct hoist__dev_steps steps;
+	hoist__dev_step_out(&steps);
 	if (memory->functions.destroy != NULL)
 		memory->functions.destroy(memory->options.functions_context);
+	hoist__dev_step_in(&steps);
 	return true;
 }
 
@@ -44,13 +48,25 @@ static int check_process(const hoist_memory *memory)
 	return hoist__fail(-ESTALE, "the resource belongs to the process that forked this one");
 }
 
+/* The caller's functions find the thread's current device as the caller left it. */
+static void give_back(hoist_memory *memory, uintptr_t address, size_t bytes, hoist_stream *stream)
+{
+	struct hoist__dev_steps steps;
+	hoist__dev_step_out(&steps);
+	memory->functions.free(memory->options.functions_context, address, bytes, stream);
+	hoist__dev_step_in(&steps);
+}
+
 static int ask(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *stream,
 	       uintptr_t *ret)
 {
 	const hoist_memory_functions *functions = &memory->functions;
 	void *context = memory->options.functions_context;
 	uintptr_t address = 0;
+	struct hoist__dev_steps steps;
+	hoist__dev_step_out(&steps);
 	int err = functions->alloc(context, bytes, align, stream, &address);
+	hoist__dev_step_in(&steps);
 	if (err < 0)
 		return hoist__fail_errno(err, "its alloc function, asked for %zu bytes", bytes);
 	if (err > 0 || address == 0)
@@ -61,7 +77,7 @@ static int ask(hoist_memory *memory, size_t bytes, size_t align, hoist_stream *s
 			err, (size_t)address);
 	if ((address & (align - 1)) != 0) {
 		/* For the caller's functions the block is in use until it is freed. */
-		functions->free(context, address, bytes, stream);
+		give_back(memory, address, bytes, stream);
 		return hoist__fail(
 			-EINVAL, "its alloc function gave %#zx, which is not aligned to %zu bytes",
 			(size_t)address, align);
@@ -104,7 +120,7 @@ static int custom_free(hoist_memory *memory, uintptr_t address, hoist_stream *st
 	struct hoist__book *book = hoist__books_take(books, address);
 	if (book == NULL)
 		return hoist__books_refuse(books, address);
-	memory->functions.free(memory->options.functions_context, address, book->bytes, stream);
+	give_back(memory, address, book->bytes, stream);
 	hoist__book_destroy(book);
 	return 0;
 }

@@ -56,14 +56,22 @@ static uint64_t count_blocks(const struct hoist_save *save, size_t block_bytes)
 
 static int create_tables(struct hoist_save *save)
 {
-	size_t n = save->n_slots = hoist__staging_n_slots(save->job.staging);
+	size_t n = hoist__staging_n_slots(save->job.staging) + HOIST__SAVE_WRITES;
 	size_t n_fetches = n * save->n_streams;
-	HOIST__ASSERT(n >= 2 && save->blocks == NULL && save->window == NULL);
+	HOIST__ASSERT(save->blocks == NULL && save->window == NULL);
 	save->blocks = calloc(n, sizeof *save->blocks);
 	save->window = calloc(n, sizeof *save->window);
+	save->free_blocks = calloc(n, sizeof *save->free_blocks);
 	save->fetches = calloc(n_fetches > 0 ? n_fetches : 1, sizeof *save->fetches);
-	if (save->blocks == NULL || save->window == NULL || save->fetches == NULL)
+	save->n_blocks = (unsigned)n;
+	if (save->blocks == NULL || save->window == NULL || save->free_blocks == NULL ||
+	    save->fetches == NULL)
 		return hoist__fail_nomem("a table of blocks", n * sizeof *save->blocks);
+	for (size_t i = 0; i < n; i++) {
+		save->blocks[i].save = save;
+		save->blocks[i].fetches = save->fetches + i * save->n_streams;
+		save->free_blocks[save->n_free++] = (unsigned)(n - 1 - i);
+	}
 	size_blocks(save);
 	return 0;
 }
@@ -86,6 +94,7 @@ int hoist__save_make_staging(struct hoist__job *job)
 		.pool = pool,
 		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
 		.n_slots = (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
+		.n_step = HOIST__SAVE_STEP,
 	};
 	hoist__job_size_staging(job, &options, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
 	err = hoist__job_create_staging(job, &options);
@@ -100,7 +109,7 @@ static int create_engine(struct hoist_save *save)
 	for (size_t f = 0; f < save->n_files; f++)
 		files[f] = hoist__output_file(save->files[f].output);
 	struct hoist__engine_options options = {
-		.depth = save->n_slots,
+		.depth = save->n_blocks, /* each block has one request at a time */
 		.files = files,
 		.n_files = (unsigned)save->n_files,
 	};
@@ -118,7 +127,7 @@ int hoist__save_begin(struct hoist__job *job, uint64_t timeout_ns)
 	if (err == 0)
 		err = hoist__seal_create(save);
 	if (err == 0)
-		save->next_tensor = save->files[0].first;
+		save->next_tensor = save->run_tensor = save->files[0].first;
 	return err;
 }
 
@@ -167,14 +176,18 @@ void hoist__save_release(struct hoist_save *save)
 {
 	if (!hoist__job_release(&save->job))
 		leak_buffers(save);
-	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_slots * save->n_streams;
+	for (size_t i = 0; save->fetches != NULL && i < (size_t)save->n_blocks * save->n_streams;
 	     i++)
 		free(save->fetches[i].boxes);
 	free(save->fetches);
 	free(save->blocks);
 	free(save->window);
+	free(save->free_blocks);
 	save->fetches = NULL;
 	save->blocks = NULL;
-	save->window = NULL;
+	save->window = save->free_blocks = NULL;
+	hoist_buffer_unref(save->packed);
+	save->packed = NULL;
+	save->packed_of = NULL;
 	hoist__seal_destroy(save);
 }

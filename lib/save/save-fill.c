@@ -15,68 +15,6 @@
 /* Smaller gaps between two tensors are read along rather than left out. */
 #define MAX_GAP_BYTES ((uint64_t)64 << 10)
 
-/* --- beginning --- */
-
-/* A block within one host tensor can be written from the tensor's memory. */
-static void find_straight(struct hoist_save *save, struct hoist__save_block *block)
-{
-	const struct hoist__out_tensor *tensor = &save->tensors[block->tensor];
-	const struct hoist__save_source *source = &save->sources[block->tensor];
-	uint64_t end = block->begin + block->bytes;
-	if (block->tensor >= block->file->first + block->file->out.n_tensors ||
-	    source->way != HOIST__FROM_HOST || tensor->offset > block->begin ||
-	    tensor->offset + tensor->bytes < end)
-		return;
-	struct hoist__span span =
-		hoist__buffer_span(source->buffer, (int64_t)(block->begin - tensor->offset));
-	const struct hoist__file *file = hoist__output_file(block->file->output);
-	bool aligned = file->direct_fd < 0 || (span.address % file->memory_align == 0 &&
-					       block->bytes % file->offset_align == 0);
-	/* Some memory that a driver has registered cannot be written from directly. */
-	if (aligned && span.kind == HOIST__MEMORY_HOST)
-		block->straight = (const unsigned char *)span.address;
-}
-
-/* `next_tensor` only moves forward: a tensor that ends before the block is in no later block
- * either. */
-bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot)
-{
-	while (save->next_file < save->n_files &&
-	       save->next_begin >= save->files[save->next_file].out.bytes) {
-		save->next_file++;
-		save->next_begin = 0;
-		if (save->next_file < save->n_files)
-			save->next_tensor = save->files[save->next_file].first;
-	}
-	if (save->next_file == save->n_files)
-		return false;
-	struct hoist__save_file *file = &save->files[save->next_file];
-	size_t end = file->first + file->out.n_tensors;
-	while (save->next_tensor < end &&
-	       save->tensors[save->next_tensor].offset + save->tensors[save->next_tensor].bytes <=
-		       save->next_begin)
-		save->next_tensor++;
-	struct hoist__save_block *block = &save->blocks[slot->index];
-	struct hoist__save_fetch *fetches = save->fetches + (size_t)slot->index * save->n_streams;
-	for (unsigned s = 0; s < save->n_streams; s++)
-		fetches[s].n = 0;
-	*block = (struct hoist__save_block){
-		.slot = slot,
-		.memory = slot->request.address,
-		.file = file,
-		.begin = save->next_begin,
-		.bytes = (size_t)hoist__min_u64(save->block_bytes,
-						file->out.bytes - save->next_begin),
-		.tensor = save->next_tensor,
-		.fetches = fetches,
-	};
-	HOIST__ASSERT(slot->state == HOIST__SLOT_READING && block->bytes != 0);
-	HOIST__ASSERT(block->begin % save->block_bytes == 0);
-	save->next_begin += block->bytes;
-	find_straight(save, block);
-	return true;
-}
-
 /* --- files --- */
 
 /* The part of a tensor that is to be filled in next. */
@@ -190,7 +128,7 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 {
 	const struct hoist__save_source *source = &save->sources[block->tensor];
 	const struct hoist__file *file = source->checkpoint->files[entry_of(source)->file].file;
-	struct hoist__request *request = &block->slot->request;
+	struct hoist__request *request = &block->request;
 	uint64_t align = save->source_align;
 	struct group group;
 	request->file = file;
@@ -211,6 +149,8 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 		choose_way(save, file, request);
 		request->direct = false;
 	}
+	request->work = NULL;
+	request->buffer = 0;
 	request->address = block->memory + group.at;
 	request->bytes = request->direct ? (size_t)(hoist__round_up(group.end, align) - group.begin)
 					 : request->need;
@@ -222,7 +162,7 @@ static int read_group(struct hoist_save *save, struct hoist__save_block *block)
 	block->group_end = block->tensor + group.n;
 	block->group_at = group.at;
 	block->group_from = group.begin;
-	return 1;
+	return HOIST__FILL_READ;
 }
 
 /* --- one part --- */
@@ -259,11 +199,11 @@ static int note_box(struct hoist_save *save, struct hoist__save_block *block,
 	return 0;
 }
 
-/* Fills in one part.  Returns: 0; 1: the slot's request must read the part first; what failed. */
+/* Fills in one part.  Returns: a step, DONE for the part; what failed. */
 static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 		     const struct part *part)
 {
-	struct hoist__save_source *source = &save->sources[block->tensor];
+	const struct hoist__save_source *source = &save->sources[block->tensor];
 	unsigned char *to = block->memory + part->at;
 	HOIST__ASSERT(part->bytes != 0 && part->at + part->bytes <= block->bytes);
 	HOIST__ASSERT(part->from + part->bytes <= save->tensors[block->tensor].bytes);
@@ -314,20 +254,6 @@ static size_t fill_between(const struct hoist_save *save, const struct hoist__sa
 	return (size_t)(end - at);
 }
 
-/* Queues the fetches from all devices. */
-static int fetch(struct hoist_save *save, struct hoist__save_block *block)
-{
-	int err = 0;
-	for (unsigned s = 0; err == 0 && s < save->n_streams; s++) {
-		const struct hoist__save_fetch *f = &block->fetches[s];
-		if (f->n == 0)
-			continue;
-		HOIST__ASSERT(block->straight == NULL);
-		err = hoist__slot_fetch(save->job.staging, block->slot, s, f->boxes, f->n);
-	}
-	return err;
-}
-
 bool hoist__block_retry(struct hoist__save_block *block)
 {
 	if (block->one_by_one)
@@ -344,12 +270,22 @@ uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__s
 	return entry_of(&save->sources[block->tensor])->tensor->offset + part.from;
 }
 
+/* True if filling in the part moves no bytes here: they are noted for a fetch, or must be read. */
+static bool is_quick(const struct hoist_save *save, const struct hoist__save_block *block)
+{
+	unsigned way = save->sources[block->tensor].way;
+	return way == HOIST__FROM_DEVICE ||
+	       (way == HOIST__FROM_FILE && block->tensor >= block->group_end);
+}
+
 /* A tensor whose bytes go on in the next block stays the block's present one: only a tensor that
  * ends within the block is left behind. */
-int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
+int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block, bool heavy)
 {
 	size_t end = block->file->first + block->file->out.n_tensors;
-	while (block->straight == NULL && block->filled < block->bytes) {
+	size_t moved = 0;
+	HOIST__ASSERT(block->straight == NULL);
+	while (block->filled < block->bytes) {
 		struct part part = {0};
 		size_t n = fill_between(save, block);
 		block->filled += n;
@@ -358,17 +294,17 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block)
 		if (block->tensor < end)
 			take_part(save, block, block->tensor, &part);
 		if (part.bytes > 0) {
-			int err = fill_part(save, block, &part);
-			if (err != 0)
-				return err;
+			moved += is_quick(save, block) ? 0 : part.bytes;
+			if (!heavy && moved > HOIST__SAVE_HEAVY_BYTES)
+				return HOIST__FILL_HEAVY;
+			int step = fill_part(save, block, &part);
+			if (step != HOIST__FILL_DONE)
+				return step;
 			block->filled = part.at + part.bytes;
 		}
 		if (block->filled < block->bytes)
 			block->tensor++;
 	}
-	HOIST__ASSERT(block->straight != NULL || block->filled == block->bytes);
-	int err = fetch(save, block);
-	if (err == 0 && block->slot->state == HOIST__SLOT_READING)
-		hoist__slot_filled(save->job.staging, block->slot);
-	return err;
+	HOIST__ASSERT(block->filled == block->bytes);
+	return HOIST__FILL_DONE;
 }

@@ -127,9 +127,8 @@ static int gather_units(const hoist_buffer *buffer, const struct hoist__units *u
 
 /* --- packing --- */
 
-/* Loads a tensor that lies in its file with strides: its bytes stay in host memory until it is
- * written. */
-static int load_packed(struct hoist__save_source *source)
+/* Loads a tensor that lies in its file with strides. */
+static int load_packed(const struct hoist__save_source *source, hoist_buffer **ret)
 {
 	const char *name = source->checkpoint->tensors[source->index].tensor->name;
 	const hoist_load_options options = {
@@ -143,68 +142,101 @@ static int load_packed(struct hoist__save_source *source)
 		return err;
 	err = hoist_load_wait(load);
 	if (err == 0)
-		err = hoist_load_tensor(load, 0, NULL, &source->packed);
+		err = hoist_load_tensor(load, 0, NULL, ret);
 	hoist_load_destroy(load);
 	return err;
 }
 
-/* Packs, on the CPU, elements that are not whole bytes and do not lie side by side. */
-static int copy_packed(struct hoist__save_source *source, hoist_buffer *buffer)
+/* True if the buffer's bytes cannot be gathered: its elements are not whole bytes, and do not lie
+ * side by side. */
+static bool needs_packing(const hoist_buffer *buffer)
 {
-	hoist_device *cpu;
-	hoist_buffer *packed;
-	int err = hoist__device_cpu(&cpu);
-	if (err == 0)
-		err = hoist_buffer_contiguous(buffer, cpu, &packed);
-	if (err < 0)
-		return err;
-	hoist_buffer_unref(source->packed);
-	source->packed = packed;
-	return 0;
+	struct hoist__units units;
+	if (buffer->contiguous && buffer->bit == 0)
+		return false;
+	hoist__units_of(buffer, &units);
+	return units.bytes == 0;
 }
 
-/* Strided buffers are copied box by box if their units are whole bytes, and packed as a whole
- * otherwise. */
-static int gather(const struct hoist_save *save, struct hoist__save_source *source, uint64_t from,
-		  size_t bytes, unsigned char *to)
+static int copy_packed(hoist_buffer *buffer, hoist_buffer **ret)
 {
-	int err = 0;
-	if (source->checkpoint != NULL && source->packed == NULL)
-		err = load_packed(source);
+	hoist_device *cpu;
+	int err = hoist__device_cpu(&cpu);
+	return err < 0 ? err : hoist_buffer_contiguous(buffer, cpu, ret);
+}
+
+static int pack(const struct hoist__save_source *source, hoist_buffer **ret)
+{
+	if (source->checkpoint == NULL)
+		return copy_packed(source->buffer, ret);
+	hoist_buffer *loaded;
+	int err = load_packed(source, &loaded);
 	if (err < 0)
 		return err;
-	hoist_buffer *buffer = source->packed != NULL ? source->packed : source->buffer;
+	if (!needs_packing(loaded)) {
+		*ret = loaded;
+		return 0;
+	}
+	err = copy_packed(loaded, ret);
+	hoist_buffer_unref(loaded);
+	return err;
+}
+
+/* Strided buffers are copied box by box. */
+static int copy_range(const hoist_buffer *buffer, uint64_t from, size_t bytes,
+		      const struct hoist__span *to)
+{
+	struct hoist__units units;
+	if (buffer->contiguous && buffer->bit == 0) {
+		const struct hoist__span here = hoist__buffer_span(buffer, (int64_t)from);
+		return hoist__transfer(to, &here, bytes);
+	}
+	hoist__units_of(buffer, &units);
+	return gather_units(buffer, &units, from, bytes, to);
+}
+
+static void drop_packed(struct hoist_save *save)
+{
+	hoist_buffer_unref(save->packed);
+	save->packed = NULL;
+	save->packed_of = NULL;
+}
+
+/* Copies from a copy of the whole tensor: a packed one, or one that was loaded.  Only one such copy
+ * exists at a time, in host memory, until another tensor needs one or the tensor's end has been
+ * copied.  If a range follows then, the copy is made again. */
+static int gather_packed(struct hoist_save *save, const struct hoist__save_source *source,
+			 uint64_t from, size_t bytes, bool ends, const struct hoist__span *to)
+{
+	int err = 0;
+	pthread_mutex_lock(&save->packing);
+	if (save->packed_of != source) {
+		drop_packed(save);
+		err = pack(source, &save->packed);
+		save->packed_of = err == 0 ? source : NULL;
+	}
+	if (err == 0)
+		err = copy_range(save->packed, from, bytes, to);
+	if (ends)
+		drop_packed(save);
+	pthread_mutex_unlock(&save->packing);
+	return err;
+}
+
+int hoist__source_gather(struct hoist_save *save, const struct hoist__save_source *source,
+			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
+			 unsigned char *to)
+{
+	HOIST__ASSERT(bytes != 0 && from + bytes <= tensor->bytes);
 	bool pinned = save->n_streams > 0;
 	const struct hoist__span slot = {
 		pinned ? hoist_stream_device(save->streams[0]) : NULL,
 		pinned ? HOIST__MEMORY_PINNED : HOIST__MEMORY_HOST,
 		(uintptr_t)to,
 	};
-	struct hoist__units units;
-	if (!buffer->contiguous || buffer->bit != 0) {
-		hoist__units_of(buffer, &units);
-		if (units.bytes != 0)
-			return gather_units(buffer, &units, from, bytes, &slot);
-		err = copy_packed(source, buffer);
-		if (err < 0)
-			return err;
-		buffer = source->packed;
-	}
-	const struct hoist__span here = hoist__buffer_span(buffer, (int64_t)from);
-	return hoist__transfer(&slot, &here, bytes);
-}
-
-int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *source,
-			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
-			 unsigned char *to)
-{
-	HOIST__ASSERT(bytes != 0 && from + bytes <= tensor->bytes);
-	int err = gather(save, source, from, bytes, to);
-	/* The tensor's end is mostly gathered last, so the packed copy goes then.  If another range
-	 * follows, the tensor is packed again. */
-	if (from + bytes == tensor->bytes) {
-		hoist_buffer_unref(source->packed);
-		source->packed = NULL;
-	}
+	bool ends = from + bytes == tensor->bytes;
+	int err = source->buffer == NULL || needs_packing(source->buffer)
+			  ? gather_packed(save, source, from, bytes, ends, &slot)
+			  : copy_range(source->buffer, from, bytes, &slot);
 	return err < 0 ? hoist__fail_in(err, "saving tensor \"%.200s\"", tensor->name) : 0;
 }

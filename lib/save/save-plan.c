@@ -325,10 +325,6 @@ void hoist__save_unplan(struct hoist_save *save)
 	for (unsigned s = 0; s < save->n_streams; s++)
 		hoist_stream_unref(save->streams[s]);
 	save->n_streams = 0;
-	for (size_t i = 0; i < save->n_sources; i++) {
-		hoist_buffer_unref(save->sources[i].packed);
-		save->sources[i].packed = NULL;
-	}
 	save->tensor_bytes = save->total_bytes = 0;
 	save->source_align = 0;
 }

@@ -32,9 +32,6 @@ void hoist__seal_destroy(struct hoist_save *save)
 /* Ends a tensor, all of whose bytes have passed. */
 static void end_tensor(struct hoist_save *save, struct hoist__save_file *file, size_t tensor)
 {
-	struct hoist__save_source *source = &save->sources[tensor];
-	hoist_buffer_unref(source->packed);
-	source->packed = NULL;
 	if (save->digest == NULL)
 		return;
 	XXH128_canonical_t canonical;
@@ -50,7 +47,7 @@ void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *
 	const unsigned char *data = hoist__block_data(block);
 	uint64_t block_end = block->begin + block->bytes;
 	size_t end = file->first + file->out.n_tensors;
-	HOIST__ASSERT(block->slot->state == HOIST__SLOT_FULL);
+	HOIST__ASSERT(hoist__block_full(block));
 	HOIST__ASSERT(save->seal_tensor >= file->first && save->seal_tensor <= end);
 	while (save->seal_tensor < end) {
 		const struct hoist__out_tensor *tensor = &save->tensors[save->seal_tensor];

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "lib/core/options.h"
+#include "lib/device/device.h"
 
 /* --- creating --- */
 
@@ -59,6 +60,7 @@ static void free_save(struct hoist_save *save)
 	hoist_checkpoint_close(save->like);
 	free(save->path);
 	hoist__job_fini(&save->job);
+	pthread_mutex_destroy(&save->packing);
 	free(save);
 }
 
@@ -83,6 +85,8 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 		free(save);
 		return err;
 	}
+	/* Locks of the default kind need no memory. */
+	save->packing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	save->format = format;
 	save->engine_kind = o.engine;
 	save->io = o.io;
@@ -194,6 +198,8 @@ int hoist_save_start(hoist_save *save)
 	hoist__job_set_start(&save->job);
 	err = hoist__save_plan(save);
 	atomic_store_explicit(&save->started, err == 0, memory_order_release);
+	if (err == 0 && save->n_streams > 0)
+		save->job.dev = hoist__device_dev(hoist_stream_device(save->streams[0]));
 	if (err == 0)
 		err = hoist__job_start(&save->job);
 	if (err < 0) {

@@ -6,18 +6,33 @@
  *   save-metadata.c strings beside the tensors
  *   save-sources.c  sources -> tensors as the format writes them
  *   save-plan.c     tensors -> files: formats, shards, headers, the place of every tensor
+ *   save-place.c    cuts files into blocks, and finds the bytes that need no slot
  *   save-begin.c    the means of the loop: slots, blocks, the engine; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written
+ *   save-complete.c the ends of the blocks' requests
  *   save-fill.c     fills one block with bytes from their sources
  *   save-gather.c   gathers bytes of a tensor that do not lie in the file's order
  *   save-seal.c     the work in the order of the file: digests
  *   save-publish.c  the end: synchronises, renames, removes stale files
  *
- * The bytes of a file (header, tensors, zeros between them) are cut into blocks of one size.
- * Every block but the last is one direct write at a multiple of its size, whatever its contents,
- * and the last block is padded.  So the alignment of tensors in the file does not matter.
+ * The bytes of a file (header, tensors, zeros between them) are cut into blocks.  Each block is one
+ * write.  Each begins at a multiple of GRID, and all but the last of a file end at one, so that
+ * writes are direct; the last is padded.
  *
- * A block has a slot, whose state (io/staging.h) is the block's:
+ * Host tensors that follow each other in memory as in the file are a run.  The blocks within a run
+ * are written from the tensors' own memory (straight) if the run is long, and if memory and file
+ * are aligned to each other.  Such a block has no slot.  The bytes around go through slots: header,
+ * ends of runs, all other tensors:
+ *
+ *     tensors     [   a   ][     b      ][ c ][ d ]|      e      |
+ *     memory       contiguous: a run      on devices, or small
+ *     GRID     |    .    .    .    .    .    .    .    .    .    |
+ *     blocks   |slot|  straight    | slot                        |
+ *
+ * The tensors of a safetensors file begin at a multiple of a page, whatever their addresses: equal
+ * tensors make equal files.
+ *
+ * A block in a slot has the slot's state (io/staging.h):
  *
  *     slot       the block                                            ends
  *     READING    is being filled; or a file is read into the slot     in any order
@@ -26,12 +41,13 @@
  *                sealed; is written by the engine                     in the disk's order
  *     FREE       is written
  *
- * `window` holds the blocks that are not sealed: numbers [n_sealed, n_begun).
+ * A straight block is FULL from its beginning.  `window` holds the blocks that are not sealed:
+ * numbers [n_sealed, n_begun).
  *
- * A block is filled from its first byte to its last.  The source of a tensor decides the way:
+ * A block in a slot is filled from its first byte to its last.  The source of a tensor decides the
+ * way:
  *
- *   HOST    row-major memory of the CPU: copied.  A block within one such tensor, if suitably
- *           aligned, is not copied but written from the tensor's memory (`straight`)
+ *   HOST    row-major memory of the CPU: copied
  *   DEVICE  row-major memory of a device: noted, and fetched at the end, with one set of copies for
  *           each device
  *   MOVED   all other memory (strides; devices that the slots are not pinned for): gathered at once
@@ -53,6 +69,14 @@
  * A read is a barrier in its block, so that later bytes of the block overwrite the read's surplus
  * bytes.  As many blocks as there are slots are filled at once, which keeps the disk busy.
  *
+ * The crew: the pump's thread fills a block only as far as that is quick (HEAVY_BYTES), and then
+ * has a thread of the engine's go on (the request's `work`).  So several blocks are filled at once
+ * while the pump keeps disk and devices busy.  Such a thread owns its block until the request is
+ * back, and touches nothing else of the save but what is constant, and `packed` under its lock.
+ * Digests are made by the same threads, one block at a time, in the order of the file.
+ *
+ * Slots: two at first, two more whenever the disk could take another write and no slot is free.
+ *
  * Fetches from devices, reads of files and writes of blocks run in parallel.  Blocks are sealed,
  * and their writes submitted, in the order of the file: digests need that order, and disks
  * like it.
@@ -60,11 +84,13 @@
  * No file has a name in the folder before all files are written and synchronised.
  *
  * Phases, failure, cancel, waiting and threads are the job's (lib/job/job.h).  The pump's state is
- * the driving thread's; `started` and `written` are any thread's.
+ * the driving thread's, but for a block that the crew has; `started` and `written` are any
+ * thread's.
  */
 #ifndef HOIST_LIB_SAVE_SAVE_H
 #define HOIST_LIB_SAVE_SAVE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -81,7 +107,12 @@
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 #define HOIST__SAVE_SLOTS 24u
-#define HOIST__SAVE_WRITES 8u /* in flight: more make a disk no faster */
+#define HOIST__SAVE_STEP 2u			     /* slots that are made at a time */
+#define HOIST__SAVE_WRITES 16u			     /* in flight: more make a disk no faster */
+#define HOIST__SAVE_STRAIGHT_BYTES ((size_t)16 << 20) /* of a straight block at most */
+/* Where blocks begin and end.  File systems write smaller parts of their blocks one after the
+ * other. */
+#define HOIST__SAVE_GRID 4096u
 
 struct hoist__save_format {
 	const char *name;
@@ -99,7 +130,6 @@ struct hoist__save_source {
 	hoist_buffer *buffer; /* or */
 	hoist_checkpoint *checkpoint;
 	size_t index;
-	hoist_buffer *packed; /* MOVED: a packed copy of the tensor, while it is being written */
 };
 
 struct hoist__save_file {
@@ -118,10 +148,27 @@ struct hoist__save_fetch {
 	size_t room;
 };
 
-/* The block in a slot, one for each slot.  The slot's state is the block's (io/staging.h). */
+/* Tensors that follow each other in host memory as in the file. */
+struct hoist__save_run {
+	uint64_t begin; /* in the file */
+	uint64_t end;
+	const unsigned char *memory; /* of `begin` */
+};
+
+/* The block that is begun next. */
+struct hoist__save_next {
+	struct hoist__save_file *file;
+	uint64_t begin;
+	size_t bytes;
+	const unsigned char *straight; /* NULL: the block needs a slot */
+};
+
 struct hoist__save_block {
-	struct hoist__slot *slot;
-	unsigned char *memory; /* the slot's */
+	struct hoist_save *save;
+	struct hoist__request request; /* a read or a write, which the crew may plan */
+	struct hoist__request work;    /* the crew's; one of the two at a time is in flight */
+	struct hoist__slot *slot;      /* NULL: a straight block */
+	unsigned char *memory;	       /* the slot's */
 	struct hoist__save_file *file;
 	uint64_t begin; /* in the file */
 	size_t bytes;
@@ -135,12 +182,15 @@ struct hoist__save_block {
 	size_t group_at;
 	uint64_t group_from;
 	struct hoist__save_fetch *fetches; /* one for each stream */
+	/* The crew's answer. */
+	int step;
+	struct hoist__failure failure;
 };
 
 /* Counts the ways that bytes were written, for the report. */
 struct hoist__save_routes {
 	uint64_t n_writes;
-	uint64_t straight; /* written from the source's memory */
+	uint64_t straight; /* of these, from the source's memory */
 	uint64_t fell_back;
 	const char *note; /* why there are no direct writes */
 };
@@ -183,21 +233,32 @@ struct hoist_save {
 	uint64_t source_align; /* of direct reads; 0: nothing is read */
 
 	/* The pump's. */
-	struct hoist__save_block *blocks;  /* one for each slot */
-	struct hoist__save_fetch *fetches; /* of the blocks */
-	unsigned *window; /* slots of the blocks that are not sealed: a circular queue */
-	unsigned n_slots;
+	struct hoist__save_block *blocks;
+	struct hoist__save_fetch *fetches; /* of the blocks, n_streams for each */
+	unsigned *window;		   /* the blocks that are not sealed: a circular queue */
+	unsigned *free_blocks;		   /* the first n_free of it: a stack */
+	unsigned n_blocks;		   /* one for each slot, and one for each straight write */
+	unsigned n_free;
 	uint64_t n_begun;  /* blocks */
 	uint64_t n_sealed; /* and submitted */
+	bool sealing;	   /* the crew is sealing a block */
 	size_t block_bytes;
 	size_t next_file; /* of the block that is begun next, */
 	uint64_t next_begin;
-	size_t next_tensor;  /* and the first tensor that may lie in it */
+	size_t next_tensor;	    /* and the first tensor that may lie in it */
+	size_t run_tensor;	    /* the first behind `run`, */
+	struct hoist__save_run run; /* which ends behind next_begin: GRID's multiples */
 	unsigned n_writing;
 	size_t seal_tensor; /* the first tensor whose end has not been sealed */
 	void *digest;	    /* that tensor's XXH3_state_t */
 	struct hoist__save_routes routes;
 	hoist_save_report report;
+
+	/* The crew's, under the lock: a packed copy of one MOVED tensor that cannot be gathered,
+	 * the one needed last. */
+	pthread_mutex_t packing;
+	hoist_buffer *packed;
+	const struct hoist__save_source *packed_of;
 
 	/* Shared. */
 	_Atomic bool started;
@@ -258,14 +319,44 @@ void hoist__save_release(struct hoist_save *save);
 
 extern const struct hoist__job_kind hoist__save_kind;
 
+/* --- save-place.c --- */
+
+/* Finds the next block of the save: its file, place, and straight memory.  May be repeated.
+ * False: there are no more. */
+bool hoist__block_next(struct hoist_save *save, struct hoist__save_next *ret);
+
+/* Begins the block that was found, in @slot unless it is straight.  Pre: a block is free. */
+struct hoist__save_block *hoist__block_begin(struct hoist_save *save,
+					     const struct hoist__save_next *next,
+					     struct hoist__slot *slot);
+
+/* --- save-pump.c --- */
+
+/* Goes on with a block behind hoist__block_fill(), which returned @step. */
+void hoist__save_step(struct hoist_save *save, struct hoist__save_block *block, int step);
+
+/* Writes the first block of the window, which is sealed and leaves the window. */
+void hoist__save_write(struct hoist_save *save, struct hoist__save_block *block);
+
+/* --- save-complete.c --- */
+
+/* Takes requests that have ended. */
+void hoist__save_reap(struct hoist_save *save, bool fetching, uint64_t timeout_ns);
+
 /* --- save-fill.c --- */
 
-/* Begins the next block of the save in @slot.  False: there are no more. */
-bool hoist__block_begin(struct hoist_save *save, struct hoist__slot *slot);
+/* More bytes than these are copied, and digested, by the crew: the pump has no time. */
+#define HOIST__SAVE_HEAVY_BYTES ((size_t)64 << 10)
 
-/* Fills until a file must be read, or the slot is FETCHING or FULL.
- * Returns: 0; 1: the slot's request is to be submitted; what failed. */
-int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block);
+enum hoist__fill_step {
+	HOIST__FILL_DONE, /* all bytes are in the slot, or noted to be fetched */
+	HOIST__FILL_READ, /* block->request is to be submitted: a read */
+	HOIST__FILL_HEAVY /* the crew is to go on */
+};
+
+/* Fills as far as that goes, and, unless @heavy, as far as that is quick.
+ * Returns: a step; what failed. */
+int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block, bool heavy);
 
 /* After a read of the block failed.  Returns: true if filling is to go on with a read for each
  * tensor: bytes between tensors are then not read, and the failing tensor is known. */
@@ -274,7 +365,12 @@ bool hoist__block_retry(struct hoist__save_block *block);
 /* The place in the source file of the next byte that the block needs of its present tensor. */
 uint64_t hoist__block_wants(const struct hoist_save *save, const struct hoist__save_block *block);
 
-/* The block's bytes, once its slot is FULL. */
+static inline bool hoist__block_full(const struct hoist__save_block *block)
+{
+	return block->slot == NULL || block->slot->state == HOIST__SLOT_FULL;
+}
+
+/* The block's bytes, once it is FULL. */
 static inline const unsigned char *hoist__block_data(const struct hoist__save_block *block)
 {
 	return block->straight != NULL ? block->straight : block->memory;
@@ -282,8 +378,8 @@ static inline const unsigned char *hoist__block_data(const struct hoist__save_bl
 
 /* --- save-gather.c --- */
 
-/* Copies bytes [@from, @from + @bytes) of the tensor, in row-major order, to @to. */
-int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *source,
+/* Copies bytes [@from, @from + @bytes) of the tensor, in row-major order, to @to.  Threads: any. */
+int hoist__source_gather(struct hoist_save *save, const struct hoist__save_source *source,
 			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
 			 unsigned char *to);
 
@@ -292,7 +388,7 @@ int hoist__source_gather(struct hoist_save *save, struct hoist__save_source *sou
 int hoist__seal_create(struct hoist_save *save);
 void hoist__seal_destroy(struct hoist_save *save);
 
-/* Seals the next block in the order of the files, whose slot is FULL. */
+/* Seals the next block in the order of the files, which is FULL.  Threads: any, one at a time. */
 void hoist__seal_block(struct hoist_save *save, const struct hoist__save_block *block);
 
 /* --- save-publish.c --- */

@@ -50,7 +50,7 @@ if $CC -fsanitize=address -o "$TMPDIR/empty" "$TMPDIR/empty.c" 2>/dev/null && "$
 		export ASAN_OPTIONS
 		unset LSAN_OPTIONS UBSAN_OPTIONS
 		expect "asan: well" 0 "" "$touch_asan" well
-		for touch in behind freed large; do
+		for touch in behind freed large discarded; do
 			expect "asan: $touch" 99 'AddressSanitizer: use-after-poison' "$touch_asan" $touch
 		done
 	else
@@ -77,6 +77,7 @@ else
 	under behind 99 'Invalid write of size 1'
 	under freed 99 'Invalid write of size 1'
 	under large 99 'Invalid read of size 1'
+	under discarded 99 'Invalid read of size 1'
 	under undefined 99 'depends on uninitialised value'
 fi
 

@@ -71,6 +71,14 @@ int main(int argc, char **argv)
 	fprintf(stderr, "so far so good\n");
 	if (strcmp(what, "behind") == 0)
 		block[100] = 1;
+	uintptr_t large = take(pool, 3 * HOIST__MIB, 0);
+	if (large == 0 || hoist__pool_discard(pool, large + 65536, 65536) != 0)
+		return 3;
+	sink = *(unsigned char *)(large + 65535);
+	if (strcmp(what, "discarded") == 0)
+		sink = *(unsigned char *)(large + 65536);
+	if (give(pool, large) != 0)
+		return 3;
 	if (strcmp(what, "undefined") == 0 && other[5] == 17)
 		sink = 1;
 	if (give(pool, (uintptr_t)block) != 0 || give(pool, (uintptr_t)other) != 0)

@@ -270,7 +270,12 @@ Test(emulator_stream, an_event_belongs_to_its_device, .init = start)
 	cr_assert(cu.cuCtxPushCurrent(other) == 0);
 	cr_assert(cu.cuStreamCreate(&foreign, 1) == 0);
 	cr_expect(cu.cuEventRecord(event, foreign) == HOIST__CU_ERROR_INVALID_HANDLE);
+	cr_expect(cu.cuEventRecord(event, stream[0]) == HOIST__CU_ERROR_INVALID_HANDLE,
+		  "the stream's device is not current");
+	cr_expect(cu.cuStreamSynchronize(stream[0]) == HOIST__CU_ERROR_INVALID_HANDLE);
+	cr_assert(cu.cuCtxPopCurrent(NULL) == 0);
 	cr_assert(cu.cuEventRecord(event, stream[0]) == 0);
+	cr_assert(cu.cuCtxPushCurrent(other) == 0);
 	cr_expect(cu.cuStreamWaitEvent(foreign, event, 0) == 0, "waiting across is fine");
 	cr_expect(cu.cuStreamSynchronize(foreign) == 0);
 	cr_expect(cu.cuStreamDestroy(foreign) == 0);

@@ -69,6 +69,25 @@ static void make_pytorch(void)
 	write_archive("o.pt", &archive);
 }
 
+/* A file large enough to be mapped where it is cached, as it is once it was written. */
+static void make_hot(void)
+{
+	unsigned char *bytes = malloc(SWEEP_HOT_BYTES);
+	FILE *file = fopen(sweep_path("hot.safetensors"), "we");
+	char header[128];
+	int n = snprintf(header + 8, sizeof header - 8,
+			 "{\"hot\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+			 SWEEP_HOT_BYTES, SWEEP_HOT_BYTES);
+	const uint64_t length = (uint64_t)n;
+	memcpy(header, &length, 8);
+	for (size_t i = 0; bytes != NULL && i < SWEEP_HOT_BYTES; i++)
+		bytes[i] = sweep_hot_byte(i);
+	if (bytes == NULL || file == NULL || fwrite(header, 8 + length, 1, file) != 1 ||
+	    fwrite(bytes, SWEEP_HOT_BYTES, 1, file) != 1 || fclose(file) != 0)
+		sweep_die("hot.safetensors cannot be written");
+	free(bytes);
+}
+
 void sweep_make_others(void)
 {
 	int status = 0;
@@ -81,6 +100,7 @@ void sweep_make_others(void)
 		save("o.max", SWEEP_N_TENSORS, 0);
 		save("o.safetensors", SWEEP_N_TENSORS, HOIST_SAVE_DIGEST);
 		make_npz();
+		make_hot();
 		make_pytorch();
 		exit(0);
 	}

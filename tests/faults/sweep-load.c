@@ -58,7 +58,8 @@ static int load(const struct load_case *c)
 		sweep_wrong("a load that could not be started is given");
 	if (err == 0 && c->cancels)
 		hoist_load_cancel(it);
-	if (err == 0 && !c->leaves)
+	bool streams = (c->options.flags & HOIST_LOAD_STREAM) != 0;
+	if (err == 0 && !c->leaves && !streams)
 		err = hoist_load_wait(it);
 	if (err == -ECANCELED && c->cancels)
 		sweep_check_text(err);
@@ -102,6 +103,41 @@ LOAD(to_hip_threads, .file = "m.safetensors", .on = "hip:0",
 LOAD(shards, .file = "shards", .options = {.flags = HOIST_LOAD_DIGEST})
 LOAD(shards_to_cuda, .file = "shards", .on = "cuda:0",
      .options = {.flags = HOIST_LOAD_CALLER_DRIVEN})
+
+/* --- one by one --- */
+
+/* A tensor that has been given is right, whatever fails then. */
+static int take_each(hoist_load *it)
+{
+	hoist_load_item item = {.size = sizeof item};
+	size_t n = 0;
+	int got;
+	while ((got = hoist_load_next(it, UINT64_MAX, &item)) == 1) {
+		n++;
+		got = sweep_compare(item.buffer, item.tensor, 0);
+		hoist_buffer_unref(item.buffer);
+		if (got != 0)
+			break;
+	}
+	if (got == 0 && n != SWEEP_N_TENSORS)
+		sweep_wrong("%zu tensors were given", n);
+	return got == 0 ? hoist_load_wait(it) : got;
+}
+
+static int poll_each(hoist_load *it)
+{
+	int fd = hoist_load_fd(it);
+	return fd < 0 ? fd : take_each(it);
+}
+
+static const char *const order[] = {"e"};
+LOAD(stream, .file = "m.safetensors", .look = take_each,
+     .options = {.flags = HOIST_LOAD_STREAM | HOIST_LOAD_DIGEST,
+		 .window_bytes = 1,
+		 .order = order,
+		 .n_order = 1})
+LOAD(stream_to_cuda, .file = "m.safetensors", .on = "cuda:0", .look = poll_each,
+     .options = {.flags = HOIST_LOAD_STREAM, .window_bytes = SWEEP_MOST_BYTES})
 
 /* --- replicas --- */
 
@@ -154,6 +190,102 @@ static const hoist_load_slice parts[] = {
 LOAD(parts_to_host, .file = "m.safetensors", .look = look_at_parts, .options = {PARTS})
 LOAD(parts_to_cuda, .file = "m.safetensors", .on = "cuda:0", .look = look_at_parts,
      .options = {PARTS, .engine = HOIST_ENGINE_THREADS})
+
+/* --- targets --- */
+
+/* Two devices and the host, which ask for the same parts. */
+static int to_targets(void)
+{
+	hoist_device *devices[2] = {NULL};
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *it = NULL;
+	int err = hoist_device_open("cuda:0", &devices[0]);
+	STEP(err, hoist_device_open("cuda:1", &devices[1]));
+	const hoist_load_target targets[] = {
+		{.size = sizeof targets[0], .device = devices[0], PARTS},
+		{.size = sizeof targets[0], .device = devices[1]},
+		{.size = sizeof targets[0], PARTS},
+	};
+	const hoist_load_target *const all[] = {&targets[0], &targets[1], &targets[2]};
+	const hoist_load_options o = {
+		.size = sizeof o, .targets = all, .n_targets = 3, .flags = HOIST_LOAD_SPLIT};
+	STEP(err, hoist_checkpoint_open(sweep_path("m.safetensors"), 0, &checkpoint));
+	STEP(err, hoist_load_start(checkpoint, &o, &it));
+	STEP(err, hoist_load_wait(it));
+	STEP(err, look_at_parts(it));
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
+		hoist_buffer *buffer = NULL;
+		STEP(err, hoist_load_target_tensor(it, 1, i, NULL, &buffer));
+		STEP(err, sweep_compare(buffer, i, 0));
+		hoist_buffer_unref(buffer);
+	}
+	hoist_load_destroy(it);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(devices[1]);
+	hoist_device_unref(devices[0]);
+	return err;
+}
+
+/* --- in place --- */
+
+/* After a failure, a buffer that is whole has the tensor. */
+static int look_at_states(hoist_load *it, const hoist_load_into *into, int err)
+{
+	for (size_t i = 0; i < SWEEP_N_TENSORS; i++) {
+		enum hoist_into_state state = HOIST_INTO_TORN;
+		if (hoist_load_into_state(it, 0, i, &state) != 0)
+			sweep_wrong("a buffer has no state");
+		if (err == 0 && state != HOIST_INTO_WHOLE)
+			sweep_wrong("buffer %zu is not whole", i);
+	}
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++)
+		err = sweep_compare(into[i].buffer, i, 0);
+	return err;
+}
+
+/* Into the memory of a load before, which is one of the calls that fail. */
+static int in_place_on(const char *spec)
+{
+	hoist_device *device = NULL;
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *it = NULL;
+	hoist_load_into into[SWEEP_N_TENSORS] = {{0}};
+	hoist_load_options o = {.size = sizeof o, .budget = sweep_budget, .chunk_bytes = 64 << 10};
+	int err = hoist_device_open(spec, &device);
+	o.device = device;
+	STEP(err, hoist_checkpoint_open(sweep_path("m.safetensors"), 0, &checkpoint));
+	STEP(err, hoist_load_start(checkpoint, &o, &it));
+	STEP(err, hoist_load_wait(it));
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++) {
+		hoist_tensor_info info = {.size = sizeof info};
+		STEP(err, hoist_load_tensor(it, i, &(size_t){0}, &into[i].buffer));
+		STEP(err, hoist_checkpoint_tensor(checkpoint, i, &info));
+		into[i].tensor = info.name;
+	}
+	hoist_load_destroy(it);
+	it = NULL;
+	o.into = into;
+	o.n_into = SWEEP_N_TENSORS;
+	STEP(err, hoist_load_start(checkpoint, &o, &it));
+	if (err == 0)
+		err = look_at_states(it, into, hoist_load_wait(it));
+	hoist_load_destroy(it);
+	for (size_t i = 0; i < SWEEP_N_TENSORS; i++)
+		hoist_buffer_unref(into[i].buffer);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(device);
+	return err;
+}
+
+static int in_place(void)
+{
+	return in_place_on("cpu");
+}
+
+static int in_place_cuda(void)
+{
+	return in_place_on("cuda:0");
+}
 
 /* --- one by name; other types --- */
 
@@ -246,6 +378,44 @@ LOAD(max, .file = "o.max")
 LOAD(pytorch, .file = "o.pt", .look = look_at_columns)
 LOAD(verified, .file = "o.safetensors", .options = {.flags = HOIST_LOAD_VERIFY})
 
+/* --- tensor by tensor --- */
+
+/* The load's memory has a region to itself.  The load ends first, then each tensor. */
+static int drop_one_by_one(hoist_load *it, hoist_buffer *buffers[SWEEP_N_TENSORS])
+{
+	int err = hoist_load_wait(it);
+	for (size_t i = 0; err == 0 && i < SWEEP_N_TENSORS; i++)
+		err = hoist_load_tensor(it, i, NULL, &buffers[i]);
+	hoist_load_destroy(it);
+	for (size_t i = 0; i < SWEEP_N_TENSORS; i++) {
+		for (size_t k = i; err == 0 && k < SWEEP_N_TENSORS; k++)
+			err = sweep_compare(buffers[k], k, 0);
+		hoist_buffer_unref(buffers[i]);
+	}
+	return err;
+}
+
+static int in_portions(void)
+{
+	const hoist_memory_options options = {
+		.size = sizeof options, .region_bytes = 128 << 10, .keep_bytes = 1};
+	hoist_memory_statistics statistics = {.size = sizeof statistics};
+	hoist_buffer *buffers[SWEEP_N_TENSORS] = {NULL};
+	hoist_device *const on[2] = {NULL, NULL};
+	struct load_case c = {.file = "m.safetensors"};
+	hoist_load *it = NULL;
+	int err = hoist_memory_create(&options, &c.options.memory);
+	STEP(err, start(&c, on, &it));
+	if (it != NULL)
+		err = drop_one_by_one(it, buffers);
+	if (c.options.memory != NULL &&
+	    (hoist_memory_get_statistics(c.options.memory, &statistics) != 0 ||
+	     statistics.reserved_bytes != 0 || statistics.n_blocks != 0))
+		sweep_wrong("memory of dropped tensors is still counted");
+	hoist_memory_unref(c.options.memory);
+	return err;
+}
+
 /* --- loads that nobody waits for --- */
 
 LOAD(cancelled, .file = "m.safetensors", .on = "cuda:0", .cancels = true)
@@ -264,6 +434,22 @@ static void load_all(void)
 LOAD(map, .file = "m.safetensors", .options = {.io = HOIST_IO_MAP, .map = HOIST_MAP_READ_ONLY})
 LOAD(map_shards, .file = "shards", .options = {.io = HOIST_IO_MAP, .flags = HOIST_LOAD_POPULATE})
 
+static int look_at_hot(hoist_load *it)
+{
+	hoist_buffer *buffer = NULL;
+	int err = hoist_load_buffer(it, "hot", &buffer);
+	const unsigned char *bytes = err == 0 ? hoist_buffer_data(buffer) : NULL;
+	for (size_t i = 0; err == 0 && i < SWEEP_HOT_BYTES; i++)
+		if (bytes[i] != sweep_hot_byte(i))
+			sweep_wrong("byte %zu", i);
+	hoist_buffer_unref(buffer);
+	return err;
+}
+
+/* A map that fails is a range that is read. */
+LOAD(adaptive, .file = "hot.safetensors", .look = look_at_hot,
+     .options = {.io = HOIST_IO_ADAPTIVE, .flags = HOIST_LOAD_DIGEST})
+
 #define S(text, driver, load)                                                                      \
 	{                                                                                          \
 		.name = text, .api = driver, .run = load                                           \
@@ -275,11 +461,16 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-host-cached", NULL, to_host_cached),
 	S("load-cuda", "cuda", to_cuda),
 	S("load-hip-threads", "hip", to_hip_threads),
+	S("load-stream", NULL, stream),
+	S("load-stream-cuda", "cuda", stream_to_cuda),
 	S("load-replicas", "cuda", to_replicas),
+	S("load-targets", "cuda", to_targets),
 	S("load-shards", NULL, shards),
 	S("load-shards-cuda", "cuda", shards_to_cuda),
 	S("load-parts", NULL, parts_to_host),
 	S("load-parts-cuda", "cuda", parts_to_cuda),
+	S("load-in-place", NULL, in_place),
+	S("load-in-place-cuda", "cuda", in_place_cuda),
 	S("load-floats", "hip", floats_to_hip),
 	S("load-gguf", "cuda", gguf),
 	S("load-npy", NULL, npy),
@@ -287,6 +478,7 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-max", NULL, max),
 	S("load-pytorch", NULL, pytorch),
 	S("load-verify", NULL, verified),
+	S("load-portions", NULL, in_portions),
 	{.name = "load-cancel",
 	 .api = "cuda",
 	 .prepare = load_all,
@@ -295,5 +487,6 @@ const struct sweep_scenario sweep_loads[] = {
 	{.name = "load-destroy", .api = "hip", .prepare = load_all, .run = left, .varies = true},
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
+	S("load-adaptive", NULL, adaptive),
 	{.name = NULL},
 };

@@ -15,28 +15,39 @@
 #include "base/error.h"
 #include "io/uring-private.h"
 #include "tests/support/io-helpers.h"
-#include "tests/support/wrap.h"
+#include "tests/support/wrap-uring.h"
 
 static atomic_int n_lost; /* so many cancels reach nobody */
 static atomic_int n_cancels;
 static atomic_uint read_flags; /* of the last read's SQE */
 
-WRAP(int, io_uring_submit, (struct io_uring * ring))
+/* Looks at the SQEs that the kernel has not taken yet. */
+static void look(struct io_uring *ring)
 {
 	struct io_uring_sq *sq = &ring->sq;
-	struct io_uring_sqe *last = &sq->sqes[(sq->sqe_tail - 1) & *sq->kring_mask];
-	if (last->opcode == IORING_OP_READ)
-		atomic_store(&read_flags, last->flags);
-	if (last->opcode == IORING_OP_ASYNC_CANCEL && io_uring_sq_ready(ring) > 0) {
+	for (unsigned n = io_uring_sq_ready(ring); n > 0; n--) {
+		struct io_uring_sqe *sqe = &sq->sqes[(sq->sqe_tail - n) & *sq->kring_mask];
+		if (sqe->opcode == IORING_OP_READ && sqe->user_data != HOIST__URING_EAR)
+			atomic_store(&read_flags, sqe->flags);
+		if (sqe->opcode != IORING_OP_ASYNC_CANCEL)
+			continue;
 		atomic_fetch_add(&n_cancels, 1);
 		if (atomic_fetch_sub(&n_lost, 1) > 0) {
-			uint64_t mark = last->user_data;
-			io_uring_prep_nop(last);
-			last->user_data = mark;
+			uint64_t mark = sqe->user_data;
+			io_uring_prep_nop(sqe);
+			sqe->user_data = mark;
 		}
 	}
-	return __real_io_uring_submit(ring);
 }
+
+#define ENTER(name, parameters, arguments)                                                         \
+	WRAP(int, name, parameters)                                                                \
+	{                                                                                          \
+		look(ring);                                                                        \
+		return __real_##name arguments;                                                    \
+	}
+
+URING_ENTERS(ENTER)
 
 /* The engine is destroyed, or a caller that waits reaps the read. */
 static void cancel_a_read(int lost, bool destroy)

@@ -65,6 +65,8 @@ static void move_blocks(struct load *load, struct hoist__engine *engine, uint64_
 			}
 		}
 		struct hoist__request *ready[N];
+		if (n_back == N)
+			break;
 		int got = hoist__engine_reap(engine, ready, N, timeout_ns);
 		CHECK(got >= 0);
 		n_back += (unsigned)got;
@@ -147,6 +149,7 @@ static const struct answer write_answers[] = {
 	{-ECANCELED, true, -EIO, -EIO, false},
 	{-EINVAL, false, -EINVAL, 0, true},
 	{-EOPNOTSUPP, false, -EOPNOTSUPP, 0, true},
+	{-EFAULT, false, -EFAULT, 0, true}, /* memory that no disk can read */
 	{-EIO, false, -EIO, -EIO, false},
 	{-ENOSPC, false, -ENOSPC, -ENOSPC, false},
 	{-EDQUOT, true, -EDQUOT, -EDQUOT, false},

@@ -14,6 +14,8 @@
 #include "tests/support/io-helpers.h"
 #include "tests/support/wrap.h"
 #include "io/populate.h"
+#include "io/worker.h"
+#include "numa/processors.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -35,6 +37,24 @@ WRAP(int, hoist__populate, (void *address, size_t bytes))
 		order[n] = address;
 	atomic_fetch_add(&n_populated, 1);
 	return err;
+}
+
+/* --- threads --- */
+
+static unsigned pretended; /* processors of the memory's node; 0: the machine's own */
+static atomic_uint n_started;
+
+WRAP(void, hoist__processors_for, (const void *address, struct hoist__processors *ret))
+{
+	__real_hoist__processors_for(address, ret);
+	if (pretended != 0)
+		ret->n = pretended;
+}
+
+WRAP(int, hoist__worker_start, (pthread_t * thread, void *(*run)(void *), void *argument))
+{
+	atomic_fetch_add(&n_started, 1);
+	return __real_hoist__worker_start(thread, run, argument);
 }
 
 /* For one reader. */
@@ -63,6 +83,33 @@ static size_t pages_present(void *memory, size_t bytes)
 		present += map[i] & 1u;
 	free(map);
 	return present;
+}
+
+/* As many threads as the node has processors, as there are slices of 16 MiB, and as the bound says.
+ */
+Test(io_populate, the_processors_of_the_node_populate)
+{
+	static const struct {
+		unsigned processors;
+		unsigned asked;
+		size_t slices;
+		unsigned expected;
+	} rows[] = {{1, 0, 9, 1}, {6, 0, 9, 6},	   {6, 0, 3, 3},
+		    {6, 2, 9, 2}, {40, 0, 20, 16}, {40, 40, 20, 16}};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t bytes = rows[i].slices * 16 * MIB;
+		unsigned char *room = reserve(bytes + 16 * MIB);
+		unsigned char *memory = room + 16 * MIB - (uintptr_t)room % (16 * MIB);
+		struct hoist__populator *populator = NULL;
+		pretended = rows[i].processors;
+		atomic_store(&n_started, 0);
+		cr_assert(start(memory, bytes, rows[i].asked, &populator) == 0);
+		hoist__populator_stop(populator);
+		cr_expect(atomic_load(&n_started) == rows[i].expected, "%zu: %u", i,
+			  atomic_load(&n_started));
+		munmap(room, bytes + 16 * MIB);
+	}
+	pretended = 0;
 }
 
 Test(io_populate, populates_every_page_in_order)
@@ -197,4 +244,50 @@ Test(io_populate, goes_in_front_of_each_reader)
 		cr_expect_eq((size_t)(order[i] - memory) / (16 * MIB), want[i], "slice %u", i);
 	cr_expect_eq(pages_present(memory, 160 * MIB), 160 * MIB / 4096);
 	munmap(reserved, 176 * MIB);
+}
+
+/* The reader passes by all that ends before a place: slices of it alone are not populated, and it
+ * waits for none of them.  A slice that reaches beyond, or that another reader has a part of, is
+ * populated whole. */
+Test(io_populate, places_that_are_passed_by)
+{
+	static const struct {
+		size_t end;   /* MiB that reader 0 passes by */
+		size_t first; /* the first slice of reader 0's that is populated then */
+		bool shared;  /* reader 1 has a byte in the second slice */
+	} table[] = {{0, 0, false},  {15, 0, false}, {16, 1, false},
+		     {40, 2, false}, {64, 4, false}, {40, 2, true}};
+	const size_t slice = 16 * MIB;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		unsigned char *reserved = reserve(6 * slice);
+		unsigned char *memory = reserved + slice - (uintptr_t)reserved % slice;
+		const struct hoist__populator_part parts[] = {
+			{0, slice + MIB, 0},
+			{slice + MIB, slice + 2 * MIB, table[i].shared},
+			{slice + 2 * MIB, 4 * slice, 0}};
+		const struct hoist__populator_options options = {.address = memory,
+								 .bytes = 4 * slice,
+								 .n_threads = 1,
+								 .parts = parts,
+								 .n_parts = 3};
+		struct hoist__populator *populator = NULL;
+		/* The thread is in the first slice until the test has passed by the others. */
+		atomic_store(&waiting, NULL);
+		atomic_store(&held, memory);
+		cr_assert(hoist__populator_start(&options, &populator) == 0);
+		while (atomic_load(&waiting) == NULL)
+			sched_yield();
+		hoist__populator_pass(populator, 0, table[i].end * MIB);
+		size_t done = 0;
+		cr_assert(hoist__populator_done(populator, 0, 0, &done) == 0 && done == 0);
+		atomic_store(&held, NULL);
+		cr_assert(hoist__populator_wait(populator, 0, 4 * slice, UINT64_MAX) == 0);
+		for (size_t s = 1; s < 4; s++) {
+			bool wanted = s >= table[i].first || (s == 1 && table[i].shared);
+			size_t there = pages_present(memory + s * slice, slice);
+			cr_assert(there == (wanted ? slice / 4096 : 0), "slice %zu", s);
+		}
+		hoist__populator_stop(populator);
+		munmap(reserved, 6 * slice);
+	}
 }

@@ -48,7 +48,7 @@ find include base device numa alloc format io lib emulator cli tools examples be
 		bad++
 	}
 
-	# "lib/load" of lib/load/plan.h: a folder of lib/ that has a row.
+	# "lib/plan" of lib/plan/plan.h: a folder of lib/ that has a row.
 	function room(path) {
 		sub(/\/[^\/]*$/, "", path)
 		return path

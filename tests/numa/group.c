@@ -5,9 +5,12 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <limits.h>
+#include <sched.h>
 
 #include "base/error.h"
 #include "numa/group.h"
+#include "numa/processors.h"
 #include "tests/support/numa-tree.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -159,4 +162,69 @@ Test(numa_group, a_check_lets_little_pass)
 	err = hoist__group_check((uint64_t)1 << 62, 0, "an image");
 	cr_expect(err == 0 ||
 		  (err == -ENOMEM && strstr(hoist__error_text(), "an image: ") != NULL));
+}
+
+/* --- processors --- */
+
+/* A quota keeps so many processors busy, rounded up; a group above may have the smaller one. */
+Test(numa_group, quotas_of_processors)
+{
+	static const struct {
+		const char *file;
+		const char *text;
+		unsigned expected;
+	} rows[] = {
+		{"sys/fs/cgroup/a/b/cpu.max", "max 100000\n", UINT_MAX},
+		{"sys/fs/cgroup/a/b/cpu.max", "400000 100000\n", 4},
+		{"sys/fs/cgroup/a/b/cpu.max", "410000 100000\n", 5},
+		{"sys/fs/cgroup/a/cpu.max", "150000 100000\n", 2},
+		{"sys/fs/cgroup/a/cpu.max", "1000 100000\n", 1},
+		{"sys/fs/cgroup/a/cpu.max", "100000\n", 5}, /* half a line says nothing */
+		{"sys/fs/cgroup/a/cpu.max", "7 0\n", 5},
+		{"sys/fs/cgroup/a/cpu.max", "nonsense\n", 5},
+	};
+	struct tree tree;
+	begin(&tree, "0::/a/b\n", v2_mount);
+	cr_expect_eq(hoist__group_processors(tree.root), UINT_MAX);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		put(&tree, rows[i].file, rows[i].text);
+		cr_expect_eq(hoist__group_processors(tree.root), rows[i].expected, "%zu: %u", i,
+			     hoist__group_processors(tree.root));
+	}
+	tree_remove(&tree);
+}
+
+Test(numa_group, quotas_of_processors_in_the_first_hierarchy)
+{
+	struct tree tree;
+	begin(&tree, "4:memory:/m\n3:cpu,cpuacct:/c\n", v1_mount);
+	put(&tree, "sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "50000\n");
+	put(&tree, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+	cr_expect_eq(hoist__group_processors(tree.root), UINT_MAX);
+	put(&tree, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "150000\n");
+	cr_expect_eq(hoist__group_processors(tree.root), 3);
+	put(&tree, "sys/fs/cgroup/memory/m/cpu.cfs_quota_us", "1\n");
+	cr_expect_eq(hoist__group_processors(tree.root), 3);
+	tree_remove(&tree);
+}
+
+/* Only the processors that the thread may run on count, and the memory's node has them. */
+Test(numa_group, processors_of_this_thread)
+{
+	struct hoist__processors all;
+	struct hoist__processors one;
+	cpu_set_t set;
+	cpu_set_t now;
+	long page;
+	cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
+	hoist__processors_for(&page, &all);
+	cr_expect(all.n >= 1 && all.n <= (unsigned)CPU_COUNT(&set));
+	for (int cpu = CPU_SETSIZE - 1; CPU_COUNT(&set) > 1; cpu--)
+		CPU_CLR((size_t)cpu, &set);
+	cr_assert_eq(sched_setaffinity(0, sizeof set, &set), 0);
+	hoist__processors_for(&page, &one);
+	cr_expect_eq(one.n, 1);
+	hoist__processors_stay(&all);
+	cr_assert_eq(sched_getaffinity(0, sizeof now, &now), 0);
+	cr_expect(CPU_EQUAL(&now, all.near ? &all.set : &set));
 }

@@ -6,6 +6,7 @@
 #include "tests/support/lib-plan-model.h"
 
 #include <criterion/criterion.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,14 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/minifloat.h"
-#include "tests/support/lib-plan.h"
+#include "tests/support/lib-plan-random.h"
 
 static uint64_t (*below)(uint64_t n);
 static unsigned start; /* for messages */
-static const struct plan_model_size *limits;
 
 /* --- what is asked for --- */
 
-/* Whether each tensor of plan_made is selected, and the range of each axis. */
+/* One want: whether each tensor of plan_made is selected, and the range of each axis. */
 struct model {
 	bool wanted[PLAN_MAX_TENSORS];
 	int64_t begin[PLAN_MAX_TENSORS][4];
@@ -30,112 +30,17 @@ struct model {
 	size_t n_slices;
 	const char *patterns[PLAN_MAX_TENSORS];
 	size_t n_patterns;
-	struct hoist__plan_options options;
 };
 
-static hoist_dtype some_dtype(void)
-{
-	static const hoist_dtype dtypes[] = {
-		HOIST_F32,  HOIST_F16, HOIST_BF16, HOIST_U8,   HOIST_F32,	HOIST_F16,
-		HOIST_BF16, HOIST_F64, HOIST_Q4_0, HOIST_Q8_0, HOIST_F4_E2M1FN, HOIST_F6_E2M3FN};
-	return dtypes[below(HOIST__ARRAY_SIZE(dtypes))];
-}
+enum { MAX_WANTS = 4, MAX_ORDER = 6 };
 
-/* Small, or with rows so far apart that gaps are worth leaving out. */
-static int some_shape(hoist_dtype dtype, int64_t shape[4])
-{
-	const struct hoist__dtype_info *info = hoist__dtype_info(dtype);
-	int64_t unit = info->block_elements > 1 ? info->block_elements : info->bits < 8 ? 4 : 1;
-	bool wide = below(2) == 0;
-	int rank = wide ? 2 + (int)below(3) : (int)below(5);
-	if (unit > 1 && rank == 0)
-		rank = 1;
-	uint64_t most = wide ? limits->tensor_bytes : limits->tensor_bytes / 6;
-	for (int a = 0; a < rank; a++)
-		shape[a] = (int64_t)(wide ? 1 : 0) + (int64_t)below(7);
-	if (rank > 0) {
-		int64_t last = wide ? 4096 * (1 + (int64_t)below(15)) : (int64_t)below(300);
-		if (wide && below(2) == 0)
-			last += (int64_t)below(2000) * unit;
-		shape[rank - 1] = last / unit * unit;
-	}
-	/* Narrow rows of many, and those far apart. */
-	if (wide && rank > 2 && below(2) == 0) {
-		shape[rank - 2] = 100 + (int64_t)below(1000);
-		shape[rank - 1] = (1 + (int64_t)below(8)) * unit;
-	}
-	/* Sub-byte rows that end in the middle of a byte, as long as the whole does not. */
-	if (info->bits == 4 && rank == 2 && below(2) == 0)
-		shape[0] = 2 * (1 + (int64_t)below(3)), shape[1] = shape[1] + 1;
-	for (;;) {
-		uint64_t n = 1;
-		int largest = 0;
-		for (int a = 0; a < rank; a++) {
-			n *= (uint64_t)shape[a];
-			largest = a < rank - 1 && shape[a] > shape[largest] ? a : largest;
-		}
-		if (n == 0 || plan_bytes(dtype, n) <= most)
-			return rank;
-		bool may_halve = info->bits != 4 || shape[rank - 1] <= unit;
-		int a = rank > 1 && shape[largest] > 1 && may_halve ? largest : rank - 1;
-		shape[a] = a < rank - 1 ? shape[a] / 2 : shape[a] / 2 / unit * unit;
-		if (shape[a] == 0)
-			shape[a] = unit;
-	}
-}
-
-/* With gaps between elements, or axes exchanged. */
-static void make_strided(struct hoist__tensor *tensor, int64_t strides[4])
-{
-	if (tensor->rank != 2 || tensor->bytes == 0 || tensor->bytes > 100000 || below(3) > 0 ||
-	    hoist__dtype_info(tensor->dtype)->bits < 8)
-		return;
-	uint64_t size = plan_bytes(tensor->dtype, 1);
-	strides[0] = 1 + (int64_t)below(2);
-	strides[1] = tensor->shape[0] * strides[0] + (int64_t)below(2);
-	tensor->strides = strides;
-	tensor->bytes = size * (uint64_t)(1 + (tensor->shape[0] - 1) * strides[0] +
-					  (tensor->shape[1] - 1) * strides[1]);
-}
-
-static uint64_t some_gap(void)
-{
-	switch (below(8)) {
-	case 0:
-		return below(64);
-	case 1:
-		return below(40000);
-	default:
-		return 0;
-	}
-}
-
-/* Offsets ascend; where tensors overlap, they begin anywhere behind the one before's beginning. */
-static void make_checkpoint(void)
-{
-	plan_begin();
-	size_t n = 1 + below(limits->tensors);
-	size_t file = 0;
-	bool overlap = below(3) == 0;
-	uint64_t offset = below(2) ? 4096 : 8 + below(5000);
-	for (size_t i = 0; i < n; i++) {
-		int64_t shape[4];
-		hoist_dtype dtype = some_dtype();
-		int rank = some_shape(dtype, shape);
-		if (offset + 800000 > PLAN_FILE_BYTES || below(12) == 0) {
-			if (file + 1 == PLAN_FILES)
-				break;
-			file++;
-			offset = 8 + below(5000);
-		}
-		struct hoist__tensor *tensor = plan_add(file, offset, dtype, rank, shape);
-		if (overlap)
-			make_strided(tensor, plan_made.strides[i]);
-		offset +=
-			overlap && below(2) ? below(tensor->bytes + 1) : tensor->bytes + some_gap();
-	}
-	plan_made.files[1].offset_align = below(2) ? 16384 : 512;
-}
+struct models {
+	struct model wants[MAX_WANTS];
+	struct hoist__plan_asked asked[MAX_WANTS];
+	struct hoist__plan_options options;
+	const char *order[MAX_ORDER];
+	size_t tier[PLAN_MAX_TENSORS]; /* the first entry of the order that the tensor matches */
+};
 
 static void some_range(int64_t extent, int64_t *begin, int64_t *end)
 {
@@ -214,7 +119,7 @@ static void slice_some(struct model *model, size_t t)
 	}
 }
 
-static void make_model(struct model *model)
+static void make_want(struct model *model, struct hoist__plan_asked *asked)
 {
 	static const hoist_dtype kinds[] = {HOIST_DTYPE_INVALID, HOIST_DTYPE_INVALID, HOIST_F32,
 					    HOIST_F16, HOIST_BF16};
@@ -226,16 +131,93 @@ static void make_model(struct model *model)
 			model->patterns[model->n_patterns++] = plan_made.names[t];
 		slice_some(model, t);
 	}
-	model->options = (struct hoist__plan_options){
+	*asked = (struct hoist__plan_asked){
 		.kind = (enum hoist__plan_kind)below(2),
-		.tensor_align = UINT64_C(1) << below(13),
 		.patterns = all ? NULL : model->patterns,
 		.n_patterns = model->n_patterns,
 		.slices = model->slices,
 		.n_slices = model->n_slices,
 		.dtype = kinds[below(HOIST__ARRAY_SIZE(kinds))],
+	};
+}
+
+/* A rank's part of each tensor that can be cut into so many columns: as the want before, the next
+ * part.  All of one dtype. */
+static void make_next_rank(struct models *models, size_t w, size_t n_ranks)
+{
+	struct model *model = &models->wants[w];
+	*model = (struct model){0};
+	for (size_t t = 0; t < plan_made.checkpoint.n_tensors; t++) {
+		const struct hoist__tensor *tensor = &plan_made.tensors[t];
+		int last = tensor->rank - 1;
+		model->wanted[t] = true;
+		for (int a = 0; a <= last; a++)
+			model->end[t][a] = tensor->shape[a];
+		int64_t begin = 0;
+		int64_t end = last >= 0 ? tensor->shape[last] / (int64_t)n_ranks : 0;
+		int64_t part = end;
+		if (tensor->strides != NULL || last < 0 ||
+		    tensor->shape[last] % (int64_t)n_ranks != 0 ||
+		    !may_cut(tensor, last, &begin, &end) || end != part)
+			continue;
+		model->begin[t][last] = part * (int64_t)w;
+		model->end[t][last] = part * (int64_t)(w + 1);
+		model->slices[model->n_slices++] = (hoist_load_slice){.tensor = tensor->name,
+								      .axis = last,
+								      .rank = (int)w,
+								      .n_ranks = (int)n_ranks};
+	}
+	models->asked[w] = (struct hoist__plan_asked){.kind = models->asked[0].kind,
+						      .slices = model->slices,
+						      .n_slices = model->n_slices,
+						      .dtype = models->asked[0].dtype};
+}
+
+/* Names, and globs of some that follow each other or lie apart. */
+static void make_order(struct models *models)
+{
+	static const char *const globs[] = {"t00*", "*", "t*[02468]", "t01?", "t0[!0]*"};
+	size_t n = plan_made.checkpoint.n_tensors;
+	size_t n_order = below(2) == 0 && n > 0 ? 1 + below(MAX_ORDER) : 0;
+	models->options.order = models->order;
+	models->options.n_order = n_order;
+	for (size_t t = 0; t < n; t++)
+		models->tier[t] = n_order;
+	for (size_t p = 0; p < n_order; p++) {
+		bool exact = below(2) == 0;
+		models->order[p] = exact ? plan_made.names[below(n)] : globs[below(n > 10 ? 5 : 3)];
+		for (size_t t = 0; t < n; t++)
+			if (models->tier[t] == n_order &&
+			    fnmatch(models->order[p], plan_made.names[t], 0) == 0)
+				models->tier[t] = p;
+	}
+}
+
+static void make_models(struct models *models)
+{
+	bool several = below(2) == 0;
+	bool ranks = several && below(3) == 0;
+	size_t n = several ? 1 + below(MAX_WANTS) : 1;
+	make_want(&models->wants[0], &models->asked[0]);
+	for (size_t w = ranks ? 0 : 1; w < n; w++) {
+		if (ranks)
+			make_next_rank(models, w, n);
+		else if (below(4) > 0)
+			make_want(&models->wants[w], &models->asked[w]);
+		else /* the same again, perhaps elsewhere */
+			models->wants[w] = models->wants[w - 1],
+			models->asked[w] = models->asked[w - 1],
+			models->asked[w].kind = (enum hoist__plan_kind)below(2);
+	}
+	static const uint64_t lots[] = {0, 0, 1, 65536};
+	models->options = (struct hoist__plan_options){
+		.wants = models->asked,
+		.n_wants = n,
+		.tensor_align = UINT64_C(1) << below(13),
+		.lot_bytes = lots[below(HOIST__ARRAY_SIZE(lots))],
 		.max_parts = (unsigned)below(9),
 	};
+	make_order(models);
 }
 
 /* --- what must come out --- */
@@ -325,14 +307,29 @@ static bool converts(hoist_dtype dtype)
 	return dtype == HOIST_F32 || dtype == HOIST_F16 || dtype == HOIST_BF16;
 }
 
-/* Returns the bytes in the file. */
-static uint64_t check_tensor(const struct model *model, const struct hoist__plan *plan, size_t t,
-			     const struct hoist__plan_tensor *got,
+/* One tensor in its place, and its lot.  Returns the bytes in the file. */
+static void check_place(const struct models *models, const struct hoist__plan *plan,
+			const struct hoist__plan_tensor *got, bool packed,
+			const struct plan_destination *destination)
+{
+	const struct hoist__plan_lot *lot = &plan->lots[got->lot];
+	cr_assert_eq(lot->want, got->want);
+	cr_assert_leq(got->target + got->bytes, lot->bytes);
+	cr_assert(plan_is_written(destination, got));
+	if (packed)
+		cr_assert_eq(got->target % models->options.tensor_align, 0);
+	if (models->options.lot_bytes == 0)
+		cr_assert_eq(got->lot, got->want);
+}
+
+static uint64_t check_tensor(const struct models *models, size_t w, const struct hoist__plan *plan,
+			     size_t t, const struct hoist__plan_tensor *got,
 			     const struct plan_destination *destination)
 {
 	const struct hoist__tensor *tensor = &plan_made.tensors[t];
+	const struct model *model = &models->wants[w];
 	bool whole = true;
-	cr_assert_eq(got->index, t);
+	cr_assert(got->index == t && got->want == w);
 	for (int a = 0; a < tensor->rank; a++) {
 		int64_t extent = model->end[t][a] - model->begin[t][a];
 		cr_assert_eq(got->shape[a], extent);
@@ -345,15 +342,15 @@ static uint64_t check_tensor(const struct model *model, const struct hoist__plan
 	if (got->bytes > 0 && tensor->strides == NULL)
 		cr_assert_eq(got->begin, tensor->offset + plan_bytes(tensor->dtype, first));
 	cr_assert_eq(got->shape == tensor->shape, whole);
-	bool converted = converts(tensor->dtype) && model->options.dtype != HOIST_DTYPE_INVALID &&
-			 model->options.dtype != tensor->dtype;
-	cr_assert_eq(got->dtype, converted ? model->options.dtype : tensor->dtype);
-	uint64_t n = compare(model, t, got, destination->bytes + got->target);
+	hoist_dtype asked = models->asked[w].dtype;
+	bool converted =
+		converts(tensor->dtype) && asked != HOIST_DTYPE_INVALID && asked != tensor->dtype;
+	cr_assert_eq(got->dtype, converted ? asked : tensor->dtype);
+	uint64_t n = compare(model, t, got, destination->bytes + plan_place(destination, got));
 	cr_assert_eq(got->bytes, plan_bytes(got->dtype, n));
-	cr_assert_leq(got->target + got->bytes, plan->destination_bytes);
-	cr_assert(plan_is_written(destination, got->target, got->bytes));
-	if (got->bytes > 0 && (plan->kind == HOIST__PLAN_DEVICE || converted))
-		cr_assert_eq(got->target % model->options.tensor_align, 0);
+	if (got->bytes > 0)
+		check_place(models, plan, got,
+			    plan->wants[w].kind == HOIST__PLAN_DEVICE || converted, destination);
 	uint64_t inside = tensor->offset + (tensor->bytes > 0 ? below(tensor->bytes) : 0);
 	const struct hoist__tensor *at = hoist__plan_tensor_at(&plan_made.checkpoint, plan,
 							       plan_made.entries[t].file, inside);
@@ -363,52 +360,125 @@ static uint64_t check_tensor(const struct model *model, const struct hoist__plan
 }
 
 /* Tensors of the same bytes have one place, and count once. */
-static bool is_tied(const struct hoist__plan *plan, size_t i)
+static bool is_tied(const struct hoist__plan_tensor *tensors, size_t i)
 {
-	const struct hoist__plan_tensor *got = &plan->tensors[i];
+	const struct hoist__plan_tensor *got = &tensors[i];
 	for (size_t k = 0; k < i; k++) {
-		const struct hoist__plan_tensor *other = &plan->tensors[k];
+		const struct hoist__plan_tensor *other = &tensors[k];
 		if (got->bytes > 0 && other->bytes == got->bytes && other->begin == got->begin &&
-		    other->target == got->target &&
+		    other->lot == got->lot && other->target == got->target &&
 		    plan_made.entries[other->index].file == plan_made.entries[got->index].file)
 			return true;
 	}
 	return false;
 }
 
-static void check_once(const struct model *model, size_t max_bytes)
+/* Returns the bytes in the file that the want gets. */
+static uint64_t check_want(const struct models *models, size_t w, const struct hoist__plan *plan,
+			   const struct plan_destination *destination)
+{
+	const struct hoist__plan_tensor *tensors = &plan->tensors[plan->wants[w].first_tensor];
+	uint64_t bytes = 0;
+	uint64_t useful = 0;
+	size_t i = 0;
+	for (size_t t = 0; t < plan_made.checkpoint.n_tensors; t++)
+		if (models->wants[w].wanted[t]) {
+			uint64_t more = check_tensor(models, w, plan, t, &tensors[i], destination);
+			bytes += is_tied(tensors, i++) ? 0 : more;
+		}
+	cr_assert_eq(plan->wants[w].n_tensors, i);
+	for (size_t lot = 0; lot < plan->n_lots; lot++)
+		useful += plan->lots[lot].want == w ? plan->lots[lot].useful : 0;
+	cr_assert_eq(useful, bytes, "seed %u: want %zu", start, w);
+	return bytes;
+}
+
+/* The first and the last chunk that brought bytes of the tensor, over all wants. */
+struct span {
+	bool any;
+	uint32_t first;
+	uint32_t last;
+};
+
+static void find_spans(const struct hoist__plan *plan, const struct plan_destination *destination,
+		       struct span *spans)
+{
+	for (size_t i = 0; i < plan->n_tensors; i++) {
+		const struct hoist__plan_tensor *got = &plan->tensors[i];
+		struct span *span = &spans[got->index];
+		for (uint64_t b = 0; b < got->bytes; b++) {
+			uint32_t when = destination->when[plan_place(destination, got) + b];
+			span->first = !span->any || when < span->first ? when : span->first;
+			span->last = !span->any || when > span->last ? when : span->last;
+			span->any = true;
+		}
+	}
+}
+
+static bool overlap(size_t a, size_t b)
+{
+	const struct hoist__tensor *one = &plan_made.tensors[a];
+	const struct hoist__tensor *other = &plan_made.tensors[b];
+	return plan_made.entries[a].file == plan_made.entries[b].file &&
+	       one->offset < other->offset + other->bytes &&
+	       other->offset < one->offset + one->bytes;
+}
+
+/* All of a tensor comes before any byte of a tensor of a later entry, unless tensors that overlap
+ * may have drawn that one to the front. */
+static void check_order(const struct models *models, const struct hoist__plan *plan,
+			const struct plan_destination *destination)
+{
+	struct span spans[PLAN_MAX_TENSORS] = {{0}};
+	size_t n = plan_made.checkpoint.n_tensors;
+	size_t drawn[PLAN_MAX_TENSORS];
+	find_spans(plan, destination, spans);
+	memcpy(drawn, models->tier, sizeof drawn);
+	for (size_t round = 0; round < n; round++)
+		for (size_t a = 0; a < n; a++)
+			for (size_t b = 0; b < n; b++)
+				if (drawn[b] < drawn[a] && overlap(a, b))
+					drawn[a] = drawn[b];
+	for (size_t a = 0; a < n; a++)
+		for (size_t b = 0; b < n; b++)
+			if (spans[a].any && spans[b].any && models->tier[a] < drawn[b])
+				cr_assert_lt(spans[a].last, spans[b].first,
+					     "seed %u: t%03zu, t%03zu", start, a, b);
+}
+
+static size_t check_once(const struct models *models, size_t max_bytes)
 {
 	struct hoist__plan plan = {0};
 	struct plan_seen seen;
-	int err = hoist__plan_make(&plan_made.checkpoint, &model->options, &plan);
+	int err = hoist__plan_make(&plan_made.checkpoint, &models->options, &plan);
 	cr_assert_eq(err, 0, "seed %u: %s", start, hoist_error());
 	struct plan_destination destination = plan_run(&plan, max_bytes, &seen);
-	uint64_t bytes = 0;
-	size_t i = 0;
-	for (size_t t = 0; t < plan_made.checkpoint.n_tensors; t++)
-		if (model->wanted[t]) {
-			uint64_t more =
-				check_tensor(model, &plan, t, &plan.tensors[i], &destination);
-			bytes += is_tied(&plan, i++) ? 0 : more;
-		}
-	cr_assert_eq(plan.n_tensors, i);
-	cr_assert_eq(plan.bytes, bytes);
+	uint64_t most = 0;
+	uint64_t sum = 0;
+	cr_assert_eq(plan.n_wants, models->options.n_wants);
+	for (size_t w = 0; w < plan.n_wants; w++) {
+		uint64_t bytes = check_want(models, w, &plan, &destination);
+		most = hoist__max_u64(most, bytes);
+		sum += bytes;
+	}
+	cr_assert(plan.bytes >= most && plan.bytes <= sum);
+	check_order(models, &plan, &destination);
 	cr_assert_leq(plan.n_runs, plan.n_tensors);
 	cr_assert_leq(plan.n_extents, plan.n_runs);
 	plan_put_away(&destination);
 	hoist__plan_fini(&plan);
+	return seen.laid;
 }
 
-void plan_model_check(unsigned label, const struct plan_model_size *size,
-		      uint64_t (*choose)(uint64_t n))
+size_t plan_model_check(unsigned label, const struct plan_model_size *size,
+			uint64_t (*choose)(uint64_t n))
 {
-	static struct model model;
-	static const size_t chunks[] = {16384, 20480, 65536, 1 << 20};
+	static struct models models;
+	static const size_t chunks[] = {24576, 28672, 65536, 1 << 20};
 	start = label;
-	limits = size;
 	below = choose;
-	make_checkpoint();
-	make_model(&model);
+	plan_make_random(size, choose);
+	make_models(&models);
 	size_t max_bytes = chunks[below(HOIST__ARRAY_SIZE(chunks))];
-	check_once(&model, plan_made.files[1].offset_align > 512 ? 65536 : max_bytes);
+	return check_once(&models, plan_made.files[1].offset_align > 512 ? 98304 : max_bytes);
 }

@@ -5,6 +5,7 @@
 #ifndef HOIST_TESTS_LIB_PLAN_MODEL_H
 #define HOIST_TESTS_LIB_PLAN_MODEL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* How large it may be. */
@@ -13,8 +14,9 @@ struct plan_model_size {
 	unsigned tensor_bytes; /* of the largest */
 };
 
-/* One of them; @choose gives a number below @n for each choice, @label names it in messages. */
-void plan_model_check(unsigned label, const struct plan_model_size *size,
-		      uint64_t (*choose)(uint64_t n));
+/* One of them; @choose gives a number below @n for each choice, @label names it in messages.
+ * Returns: the chunks whose pieces were laid out. */
+size_t plan_model_check(unsigned label, const struct plan_model_size *size,
+			uint64_t (*choose)(uint64_t n));
 
 #endif

@@ -69,6 +69,23 @@ struct hoist__tensor *plan_add(size_t file, uint64_t offset, hoist_dtype dtype, 
 	return &plan_made.tensors[i];
 }
 
+int plan_make_one(const hoist_checkpoint *checkpoint, const struct plan_one *one,
+		  struct hoist__plan *plan)
+{
+	const struct hoist__plan_asked asked = {.kind = one->kind,
+						.patterns = one->patterns,
+						.n_patterns = one->n_patterns,
+						.slices = one->slices,
+						.n_slices = one->n_slices,
+						.dtype = one->dtype};
+	const struct hoist__plan_options options = {.wants = &asked,
+						    .n_wants = 1,
+						    .tensor_align = one->tensor_align,
+						    .lot_bytes = one->lot_bytes,
+						    .max_parts = one->max_parts};
+	return hoist__plan_make(checkpoint, &options, plan);
+}
+
 /* --- carrying out --- */
 
 static void write_once(const struct plan_destination *destination, uint64_t target,
@@ -76,8 +93,10 @@ static void write_once(const struct plan_destination *destination, uint64_t targ
 {
 	unsigned char before = 0;
 	memcpy(destination->bytes + target, bytes, n);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		before |= destination->written[target + i]++;
+		destination->when[target + i] = destination->chunk;
+	}
 	cr_assert_eq(before, 0, "some of bytes %llu.. are written twice",
 		     (unsigned long long)target);
 }
@@ -90,7 +109,7 @@ static void check_chunk(const struct hoist__plan *plan, const struct hoist__chun
 	cr_assert_eq(chunk->offset % e->align, 0);
 	cr_assert_eq(chunk->bytes % e->align, 0);
 	cr_assert(chunk->bytes > 0 && chunk->n_parts >= 1 && chunk->n_parts <= plan->max_parts);
-	cr_assert_leq(chunk->bytes * chunk->n_parts, e->half ? max_bytes / 2 : max_bytes);
+	cr_assert_leq(chunk->bytes * chunk->n_parts, max_bytes / e->share);
 	cr_assert(chunk->need <= chunk->bytes && chunk->skip < chunk->need && chunk->useful > 0,
 		  "of %zu bytes %zu are needed, %zu skipped, %zu useful", chunk->bytes, chunk->need,
 		  chunk->skip, chunk->useful);
@@ -99,7 +118,7 @@ static void check_chunk(const struct hoist__plan *plan, const struct hoist__chun
 	if (e->staged)
 		return;
 	cr_assert_eq(chunk->target % e->align, 0);
-	cr_assert_leq(chunk->target + chunk->bytes, plan->destination_bytes);
+	cr_assert_leq(chunk->target + chunk->bytes, plan->lots[e->lot].bytes);
 	cr_assert_eq(chunk->target - e->image,
 		     chunk->offset - hoist__round_down(e->begin, e->align));
 	uint64_t end = chunk->target + chunk->bytes;
@@ -125,8 +144,9 @@ static size_t size_of(hoist_dtype dtype)
 	return hoist_dtype_bits(dtype) / 8;
 }
 
-static uint64_t move_piece(const struct hoist__plan_piece *piece, const unsigned char *slot,
-			   size_t slot_bytes, const struct plan_destination *destination)
+static uint64_t move_piece(const struct hoist__plan *plan, const struct hoist__plan_piece *piece,
+			   const unsigned char *slot, size_t slot_bytes,
+			   const struct plan_destination *destination)
 {
 	unsigned char *row = malloc(2 * piece->row_bytes);
 	cr_assert(row != NULL && piece->rows > 0 && piece->row_bytes > 0);
@@ -142,11 +162,71 @@ static uint64_t move_piece(const struct hoist__plan_piece *piece, const unsigned
 			bytes = n * size_of(piece->to);
 		}
 		if (piece->rows > 1)
-			cr_assert_eq(piece->target_stride, bytes);
-		write_once(destination, piece->target + r * piece->target_stride, row, bytes);
+			cr_assert_eq(piece->target_stride, (int64_t)bytes);
+		for (size_t p = 0; p < piece->n_places; p++) {
+			const struct hoist__plan_tensor *place = hoist__plan_place(plan, piece, p);
+			uint64_t first = place->target + (uint64_t)piece->within +
+					 r * (uint64_t)piece->target_stride;
+			uint64_t lot = destination->lots[place->lot];
+			cr_assert_leq(lot + first + bytes, destination->lots[place->lot + 1]);
+			write_once(destination, lot + first, row, bytes);
+			destination->useful[place->lot] += piece->row_bytes;
+		}
 	}
 	free(row);
 	return piece->rows * piece->row_bytes;
+}
+
+/* Compares one want's pieces in the slot with the places that they will have.  Returns the bytes in
+ * the file. */
+static uint64_t check_laid_want(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+				unsigned want, const struct plan_destination *destination,
+				struct plan_seen *seen)
+{
+	struct hoist__lay_cursor cursor = {0};
+	struct hoist__laid laid;
+	size_t used = plan->wants[want].number * chunk->laid;
+	size_t end = used + chunk->laid;
+	uint64_t bytes = 0;
+	uint64_t last = 0; /* where the copy ends in the destination */
+	while (hoist__plan_lay(plan, chunk, want, &cursor, &laid)) {
+		uint64_t lot = destination->lots[laid.lot];
+		size_t moved = laid.piece.rows * laid.row_bytes;
+		cr_assert_eq(laid.at - laid.gap, used);
+		cr_assert(plan->lots[laid.lot].want == want && (laid.joins || laid.gap == 0));
+		cr_assert(!laid.joins || lot + laid.target - laid.gap == last);
+		for (size_t i = 1; i <= laid.gap; i++)
+			destination->padding[lot + laid.target - i] = true;
+		seen->copies += !laid.joins;
+		used = laid.at + moved;
+		last = lot + laid.target + moved;
+		bytes += laid.piece.rows * laid.piece.row_bytes;
+	}
+	cr_assert_leq(used, end);
+	return bytes;
+}
+
+/* The pieces of all wants of devices have room in the slot, and none is left out. */
+static void check_laid(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+		       size_t max_bytes, const struct plan_destination *destination,
+		       struct plan_seen *seen)
+{
+	struct hoist__piece_cursor cursor = {0};
+	struct hoist__plan_piece piece;
+	uint64_t should = 0;
+	uint64_t is = 0;
+	cr_assert_leq(chunk->laid * plan->n_device_wants, max_bytes - chunk->bytes);
+	while (hoist__plan_piece(plan, chunk, &cursor, &piece))
+		for (size_t p = 0; p < piece.n_places; p++) {
+			unsigned want = hoist__plan_place(plan, &piece, p)->want;
+			if (plan->wants[want].kind == HOIST__PLAN_DEVICE)
+				should += piece.rows * piece.row_bytes;
+		}
+	for (unsigned w = 0; w < plan->n_wants; w++)
+		if (plan->wants[w].kind == HOIST__PLAN_DEVICE)
+			is += check_laid_want(plan, chunk, w, destination, seen);
+	cr_assert_eq(is, should);
+	seen->laid++;
 }
 
 static void move_pieces(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
@@ -158,7 +238,7 @@ static void move_pieces(const struct hoist__plan *plan, const struct hoist__chun
 	size_t n = 0;
 	uint64_t bytes = 0;
 	while (hoist__plan_piece(plan, chunk, &cursor, &piece)) {
-		bytes += move_piece(&piece, slot, chunk->bytes * chunk->n_parts, destination);
+		bytes += move_piece(plan, &piece, slot, chunk->bytes * chunk->n_parts, destination);
 		n++;
 	}
 	cr_assert_eq(bytes, chunk->useful);
@@ -167,26 +247,59 @@ static void move_pieces(const struct hoist__plan *plan, const struct hoist__chun
 	seen->most_pieces = n > seen->most_pieces ? n : seen->most_pieces;
 }
 
+static bool goes_to_device(const struct hoist__plan *plan)
+{
+	bool any = false;
+	for (size_t w = 0; w < plan->n_wants; w++)
+		any = any || plan->wants[w].kind == HOIST__PLAN_DEVICE;
+	return any;
+}
+
 static void check_extents(const struct hoist__plan *plan)
 {
 	for (size_t e = 1; e < plan->n_extents; e++) {
 		const struct hoist__plan_extent *last = &plan->extents[e - 1];
 		const struct hoist__plan_extent *next = &plan->extents[e];
 		/* A tensor that is converted for a device is read for itself. */
-		bool overlap = plan->kind == HOIST__PLAN_DEVICE && plan->has_conversion;
-		cr_assert(last->file < next->file ||
+		bool overlap = goes_to_device(plan) && plan->has_conversion;
+		cr_assert_leq(last->tier, next->tier);
+		cr_assert(last->tier < next->tier || last->file < next->file ||
 			  (last->file == next->file && last->begin <= next->begin &&
 			   (overlap || last->end <= next->begin)));
 	}
 }
 
+static struct plan_destination make_destination(const struct hoist__plan *plan)
+{
+	struct plan_destination ret = {.lots = calloc(plan->n_lots + 1, sizeof *ret.lots),
+				       .useful = calloc(plan->n_lots + 1, sizeof *ret.useful)};
+	cr_assert(ret.lots != NULL && ret.useful != NULL);
+	for (size_t l = 0; l < plan->n_lots; l++)
+		ret.lots[l + 1] = ret.lots[l] + plan->lots[l].bytes;
+	ret.bytes = calloc(1, ret.lots[plan->n_lots] + 1);
+	ret.written = calloc(1, ret.lots[plan->n_lots] + 1);
+	ret.when = calloc(ret.lots[plan->n_lots] + 1, sizeof *ret.when);
+	ret.padding = calloc(ret.lots[plan->n_lots] + 1, sizeof *ret.padding);
+	cr_assert(ret.bytes != NULL && ret.written != NULL && ret.when != NULL &&
+		  ret.padding != NULL);
+	return ret;
+}
+
+static void write_image(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+			const unsigned char *slot, const struct plan_destination *destination)
+{
+	size_t lot = plan->extents[chunk->extent].lot;
+	write_once(destination, destination->lots[lot] + chunk->target + chunk->skip,
+		   slot + chunk->skip, chunk->need - chunk->skip);
+	destination->useful[lot] += chunk->useful;
+}
+
 struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_bytes,
 				 struct plan_seen *seen)
 {
-	struct plan_destination ret = {calloc(1, plan->destination_bytes + 1),
-				       calloc(1, plan->destination_bytes + 1)};
+	struct plan_destination ret = make_destination(plan);
 	unsigned char *slot = malloc(max_bytes);
-	cr_assert(ret.bytes != NULL && ret.written != NULL && slot != NULL);
+	cr_assert_not_null(slot);
 	*seen = (struct plan_seen){0};
 	check_extents(plan);
 	struct hoist__cursor cursor = {0};
@@ -198,14 +311,22 @@ struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_byte
 		if (plan->extents[chunk.extent].staged)
 			move_pieces(plan, &chunk, slot, &ret, seen);
 		else
-			write_once(&ret, chunk.target + chunk.skip, slot + chunk.skip,
-				   chunk.need - chunk.skip);
+			write_image(plan, &chunk, slot, &ret);
+		if (chunk.laid > 0)
+			check_laid(plan, &chunk, max_bytes, &ret, seen);
 		useful += chunk.useful;
 		seen->chunks++;
+		ret.chunk++;
 		seen->reads += chunk.n_parts;
 		seen->read += chunk.n_parts * chunk.bytes;
 	}
 	cr_assert_eq(useful, plan->bytes);
+	for (size_t l = 0; l < plan->n_lots; l++)
+		cr_assert_eq(ret.useful[l], plan->lots[l].useful, "lot %zu", l);
+	bool hit = false;
+	for (uint64_t i = 0; i < ret.lots[plan->n_lots]; i++)
+		hit = hit || (ret.padding[i] && ret.written[i] > 0);
+	cr_assert_not(hit, "padding hits a tensor");
 	cr_assert_not(hoist__plan_next(plan, max_bytes, &cursor, &chunk));
 	free(slot);
 	return ret;
@@ -215,12 +336,23 @@ void plan_put_away(struct plan_destination *destination)
 {
 	free(destination->bytes);
 	free(destination->written);
+	free(destination->when);
+	free(destination->padding);
+	free(destination->lots);
+	free(destination->useful);
 }
 
-bool plan_is_written(const struct plan_destination *destination, uint64_t target, uint64_t bytes)
+uint64_t plan_place(const struct plan_destination *destination,
+		    const struct hoist__plan_tensor *tensor)
+{
+	return destination->lots[tensor->lot] + tensor->target;
+}
+
+bool plan_is_written(const struct plan_destination *destination,
+		     const struct hoist__plan_tensor *tensor)
 {
 	bool ret = true;
-	for (uint64_t i = 0; i < bytes; i++)
-		ret = ret && destination->written[target + i] == 1;
+	for (uint64_t i = 0; i < tensor->bytes; i++)
+		ret = ret && destination->written[plan_place(destination, tensor) + i] == 1;
 	return ret;
 }

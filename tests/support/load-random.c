@@ -70,10 +70,12 @@ struct type {
 	unsigned unit_bytes;
 };
 
+static bool are_small; /* the tensors of the file that is made */
+
 static int some_shape(unsigned unit, unsigned unit_bytes, int64_t *shape)
 {
 	int rank = 1 + (int)below(MOST_RANK);
-	uint64_t most = (chance(3) ? 400000 : 20000) / unit_bytes;
+	uint64_t most = (are_small ? 1200 : chance(3) ? 400000 : 20000) / unit_bytes;
 	for (int a = 0; a < rank; a++) {
 		shape[a] = 1 + (int64_t)below(a == rank - 1 ? most : 9);
 		most /= (uint64_t)shape[a];
@@ -141,7 +143,9 @@ static void write_safetensors(const char *name, int first, int n)
 
 static void make_safetensors(void)
 {
-	write_safetensors("m.safetensors", 0, 1 + (int)below(9));
+	are_small = chance(2);
+	write_safetensors("m.safetensors", 0, are_small ? 40 + (int)below(100) : 1 + (int)below(9));
+	are_small = false;
 	(void)snprintf(path, sizeof path, "%s/m.safetensors", support_folder());
 }
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RANDOM_MOST_TENSORS 24
+#define RANDOM_MOST_TENSORS 144
 #define RANDOM_MOST_RANK 3
 
 void random_seed(uint64_t seed);

@@ -171,6 +171,10 @@ one_line 'no bytes to load'
 
 # Loading, and saving: nothing of it stays.
 run 0 bench load "$work/model" --runs 2 --device cpu,cuda:0 --save --json
+for what in 'cold to cpu, through a window' 'cold to cuda:0, 8 targets'; do
+	grep -q "$what" "$out" || grep -q 'stay in the page cache' "$out" ||
+		fail "bench load has no rows of $what"
+done
 json =load:bench =2:rows.0.runs =hoist:rows.0.subject s:ways.*.work s:ways.*.engine s:ways.*.io_reason \
 	i:ways.*.direct_bytes i:ways.*.cached_bytes i:ways.*.staging_peak_bytes a:ratios <"$out" ||
 	fail "bench load"

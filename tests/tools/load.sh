@@ -119,6 +119,25 @@ grep "^dtype  *$left tensors left as in the file: .*f8_e4m3.*; f32, f16 and bf16
 	fail "it is not said what was not converted: $(cat "$out")"
 run 0 load "$work/all"
 grep -q '^dtype' "$out" && fail "what nobody asked to convert was left"
+# Once more, into the same memory.
+for device in cpu cuda:0; do
+	run 0 load --json --into --verify --device $device "$work/large"
+	json =$device:device ?fresh_seconds =true:verified <"$out" >"$work/n" ||
+		fail "--into --json to $device"
+	run 0 load --into --dtype f16 --device $device "$work/large"
+	grep -q '^before .*into fresh memory; in place: ' "$out" || fail "--into says no times"
+done
+run 0 load --json "$work/large"
+grep -q fresh_seconds "$out" && fail "fresh_seconds without --into"
+run 2 load --into --io map "$work/large"
+one_line 'into memory of one device: leave out --io map'
+run 2 load --into --device cuda:0 --replica cuda:1 "$work/large"
+one_line 'into memory of one device: leave out --replica'
+run 2 load --into --target cuda:0 "$work/large"
+one_line 'into memory of one device: leave out --target'
+run 2 load --into --stream "$work/large"
+one_line 'nothing is left for --into: leave out one of them'
+run 2 load --into --cache "$work/large"
 for option in --populate '--map readonly' '--map private'; do
 	for io in auto direct cached; do
 		# shellcheck disable=SC2086
@@ -140,6 +159,52 @@ for wrong in 1/2 '*:1/2' '*:0:2/2' '*:0:x..' '*:0:1' ':0:1/2' '*::1/2'; do
 	run 2 load --slice "$wrong" "$work/all"
 	grep -q 'it must be GLOB:AXIS' "$err" || fail "--slice $wrong"
 done
+# Tensors taken one by one, through a window, in an order; several targets.
+run 0 load --json --stream "$work/all"
+json "=$bytes:bytes" "=$n:tensors" r:first_tensor_seconds =0:window_bytes =0:window_peak_bytes \
+	=1:targets <"$out" || fail "a load that streams"
+run 0 load --json --stream --window 64K --dtype f16 --device cuda:0 \
+	--order lm_head.weight,'*layers.1.*' --order '*norm*' "$work/all"
+json "=$bytes:bytes" =65536:window_bytes i:window_peak_bytes "=$left:unconverted" <"$out" ||
+	fail "a load through a window"
+run 0 load --stream --window 64K "$work/all"
+grep -q '^stream  .*the first tensor came after .* in use at most, window 64 KiB$' "$out" ||
+	fail "it is not said how the load streamed: $(cat "$out")"
+run 0 load "$work/all"
+grep -q '^stream' "$out" && fail "a load that did not stream"
+run 0 load --json --target 'cuda:0:*embed_tokens*:0:1..3,*embed_tokens*:-1:0/3' \
+	--target cuda:1 --target cpu --tensor '*embed_tokens*' "$work/all"
+whole=$(json '?bytes' <"$out")
+json =3:targets =cuda:0:device <"$out" && [ "$whole" -gt "$part" ] || fail "three targets"
+run 0 load --json --target 'cpu:*embed_tokens*:0:1..3,*embed_tokens*:-1:0/3' \
+	--tensor '*embed_tokens*' "$work/all"
+json "=$part:bytes" =1:targets =cpu:device <"$out" || fail "a target with slices"
+run 0 load --stream --target cuda:0 --target cuda "$work/tiny"
+grep -q '^to  *cuda:0 and 1 further target (emulated' "$out" || fail "$(cat "$out")"
+for wrong in '' cuda:0: cuda:0:x 'cpu:*:0:1/2,' ':*:0:1/2'; do
+	run 2 load --target "$wrong" "$work/all"
+	grep -q 'it must be DEV or DEV:SLICE' "$err" || fail "--target $wrong"
+done
+for wrong in '' a, ,a a,,b; do
+	run 2 load --order "$wrong" "$work/all"
+	grep -q 'it must be NAME,' "$err" || fail "--order $wrong"
+done
+for wrong in 0 -1 x ''; do
+	run 2 load --stream --window "$wrong" "$work/all"
+	grep -q 'it must be a number of bytes above 0' "$err" || fail "--window $wrong"
+done
+run 2 load --window 1M "$work/all"
+one_line 'bounds what --stream holds'
+for option in '--device cpu' '--replica cuda:1' '--slice *:0:0/1'; do
+	# shellcheck disable=SC2086
+	run 2 load --target cuda:0 $option "$work/all"
+	one_line "leave out ${option%% *}, or write it into --target"
+done
+run 2 load --verify --stream "$work/all"
+run 2 load --verify --target cpu "$work/all"
+run 1 load --order lm_head.weight,nothing "$work/all"
+grep -q 'no tensor is called or matches .nothing' "$err" || fail "--order nothing"
+run 1 load --stream --io map --window 1M "$work/all"
 run 2 load --dtype i8 "$work/all"
 run 2 load --io map --map shared "$work/all"
 run 2 load --chunk 5000 "$work/all"

@@ -35,7 +35,7 @@ wrong '--device' ls --device cpu a
 wrong '--json takes no value' ls --json=yes a
 wrong '--device needs a value' load a --device
 wrong 'auto, uring or threads' load --engine fast a
-wrong 'auto, direct, cached or map' load --io=mapped a
+wrong 'auto, direct, cached, map or adaptive' load --io=mapped a
 for bytes in 0 '' -1 +1 x 1X 1.5G 1Ki 1KiBs ' 1' 0x10; do
 	wrong 'a number of bytes above 0' load --budget "$bytes" a
 done

@@ -31,12 +31,17 @@ WRAP(int, statx, (int fd, const char *name, int flags, unsigned mask, struct sta
 	return __real_statx(fd, name, flags, mask, stx);
 }
 
-/* The reading of a folder that fails, from 1; 0: none. */
+/* The reading of the checkpoint's folder that fails, from 1; 0: none.  Folders of the kernel's,
+ * which describe the machine, are read beside it. */
 static unsigned bad_readdir;
+static struct stat bad_folder;
 
 WRAP(struct dirent *, readdir, (DIR * dir))
 {
-	if (bad_readdir == 0 || --bad_readdir > 0)
+	struct stat st;
+	bool counts = bad_readdir != 0 && fstat(dirfd(dir), &st) == 0 &&
+		      st.st_dev == bad_folder.st_dev && st.st_ino == bad_folder.st_ino;
+	if (!counts || --bad_readdir > 0)
 		return __real_readdir(dir);
 	errno = EIO;
 	return NULL;
@@ -257,6 +262,7 @@ static void run_bad_folder(const char *path)
 {
 	const hoist_cache_options options = {.size = sizeof options, .flags = HOIST_CACHE_REPLACE};
 	unsigned n = 0;
+	OK(stat(path, &bad_folder));
 	do {
 		bad_readdir = ++n;
 		int err = hoist_cache_add(path, &options, NULL);

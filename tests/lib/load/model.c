@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Random checkpoints of all formats, loaded in random ways to random devices, and compared element
- * by element with the files' bytes at the places that shapes, strides and ranges give. */
+/* Random checkpoints of all formats, loaded in random ways to random devices, at once or tensor by
+ * tensor through a window, and compared element by element with the files' bytes at the places that
+ * shapes, strides and ranges give. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
-#include <stdalign.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "hoist/number.h"
-#include "tests/support/format-archive.h"
+#include "tests/lib/load/model.h"
 #include "tests/support/lib-support.h"
-#include "tests/support/load-random.h"
 #include "tests/support/load-support.h"
 
-#define MOST_TENSORS RANDOM_MOST_TENSORS
-#define MOST_RANK RANDOM_MOST_RANK
 #define N_ROUNDS 45
 #define LOADS_OF_ONE 6
 
@@ -30,95 +26,19 @@ static const char *path;
 
 enum { CPU, CUDA_0, CUDA_1, HIP_0, N_DEVICES };
 static hoist_device *devices[N_DEVICES];
+static hoist_memory *lone; /* each block from 64 KiB on has a region to itself */
 
-struct trial {
-	hoist_load_options o;
-	hoist_load_slice slices[MOST_TENSORS * MOST_RANK];
-	const char *names[MOST_TENSORS];
-	bool wanted[MOST_TENSORS];
-	int64_t begin[MOST_TENSORS][MOST_RANK];
-	int64_t end[MOST_TENSORS][MOST_RANK];
-	hoist_device *replicas[1];
-	bool maps;
-};
-
-static hoist_tensor_info info_of(hoist_checkpoint *checkpoint, size_t t)
+static hoist_dtype some_dtype(void)
 {
-	hoist_tensor_info info = {.size = sizeof info};
-	OK(hoist_checkpoint_tensor(checkpoint, t, &info));
-	return info;
+	static const hoist_dtype dtypes[] = {0, 0, HOIST_F32, HOIST_F16, HOIST_BF16};
+	return PICK(dtypes);
 }
 
-/* Elements that share bytes. */
-static unsigned unit_of(hoist_dtype dtype, unsigned *bytes)
-{
-	hoist_dtype_info info = {.size = sizeof info};
-	OK(hoist_dtype_get_info(dtype, &info));
-	unsigned unit = 1;
-	if (info.block_elements > 1)
-		unit = (unsigned)info.block_elements;
-	else
-		while (unit * hoist_dtype_bits(dtype) % 8 != 0)
-			unit++;
-	size_t n = 0;
-	CHECK(hoist_dtype_bytes(dtype, unit, &n) == 0);
-	*bytes = (unsigned)n;
-	return unit;
-}
-
-static void slice_axis(struct trial *trial, size_t t, const hoist_tensor_info *info, int axis)
-{
-	unsigned bytes;
-	int64_t unit = axis == info->rank - 1 ? unit_of(info->dtype, &bytes) : 1;
-	int64_t extent = info->shape[axis] / unit;
-	int64_t begin = (int64_t)below((uint64_t)extent + 1);
-	int64_t end = begin + (int64_t)below((uint64_t)(extent - begin) + 1);
-	hoist_load_slice *slice = &trial->slices[trial->o.n_slices++];
-	*slice = (hoist_load_slice){.tensor = info->name,
-				    .axis = axis - (chance(2) ? info->rank : 0)};
-	if (extent % 2 == 0 && chance(3)) {
-		slice->rank = (int)below(2);
-		slice->n_ranks = 2;
-		begin = extent / 2 * slice->rank;
-		end = begin + extent / 2;
-	} else {
-		slice->begin = begin * unit;
-		slice->end = end == extent && chance(2) ? HOIST_SLICE_END : end * unit;
-		if (begin < extent && chance(3))
-			slice->begin -= extent * unit;
-	}
-	trial->begin[t][axis] = begin * unit;
-	trial->end[t][axis] = end * unit;
-}
-
-static void choose_parts(hoist_checkpoint *checkpoint, struct trial *trial)
-{
-	size_t n = hoist_checkpoint_n_tensors(checkpoint);
-	bool all = chance(2);
-	bool slices = chance(2);
-	CHECK(n <= MOST_TENSORS);
-	trial->o.tensors = all ? NULL : trial->names;
-	trial->o.slices = trial->slices;
-	for (size_t t = 0; t < n; t++) {
-		const hoist_tensor_info info = info_of(checkpoint, t);
-		trial->wanted[t] = all || chance(2);
-		if (!all && trial->wanted[t])
-			trial->names[trial->o.n_tensors++] = info.name;
-		for (int a = 0; a < info.rank; a++) {
-			trial->begin[t][a] = 0;
-			trial->end[t][a] = info.shape[a];
-			if (slices && info.strides == NULL && chance(2))
-				slice_axis(trial, t, &info, a);
-		}
-	}
-}
-
-static void choose_way(struct trial *trial)
+static void choose_way(struct trial *trial, bool slices)
 {
 	static const size_t chunks[] = {0, 0, 4096, 8192, 12288, 20480, 65536, 1052672};
 	static const unsigned depths[] = {0, 0, 1, 2, 3, 17, 200};
 	static const size_t aligns[] = {0, 0, 1, 64, 4096};
-	static const hoist_dtype dtypes[] = {0, 0, HOIST_F32, HOIST_F16, HOIST_BF16};
 	hoist_load_options *o = &trial->o;
 	int d = (int)below(N_DEVICES);
 	o->device = d == CPU && chance(2) ? NULL : devices[d];
@@ -131,7 +51,7 @@ static void choose_way(struct trial *trial)
 	o->io = (enum hoist_io)below(4);
 	o->map = (enum hoist_map)below(2);
 	trial->maps = d == CPU && o->io == HOIST_IO_MAP;
-	o->dtype = trial->maps ? 0 : PICK(dtypes);
+	o->memory = d == CPU && !trial->maps && chance(2) ? lone : NULL;
 	o->chunk_bytes = PICK(chunks);
 	o->depth = PICK(depths);
 	o->tensor_align = PICK(aligns);
@@ -139,22 +59,108 @@ static void choose_way(struct trial *trial)
 		o->flags |= HOIST_LOAD_POPULATE;
 	if (chance(8))
 		o->flags |= HOIST_LOAD_DROP_CACHE;
-	if (o->n_slices == 0 && !trial->maps && chance(2))
+	if (!slices && !trial->maps && chance(2))
 		o->flags |= HOIST_LOAD_DIGEST;
 	if (chance(2))
 		o->flags |= HOIST_LOAD_CALLER_DRIVEN;
+	if (chance(3))
+		o->flags |= HOIST_LOAD_SPLIT;
+}
+
+/* Windows of no tensor, of some, and of all. */
+static void choose_stream(struct trial *trial)
+{
+	static const size_t windows[] = {0, 1, 5000, 20000, 60000, 200000, 1 << 20};
+	hoist_load_options *o = &trial->o;
+	o->flags |= HOIST_LOAD_STREAM;
+	if (!trial->maps)
+		o->window_bytes = PICK(windows);
+	if (o->device == NULL || o->device == devices[CPU])
+		return;
+	OK(hoist_stream_create(o->device, &trial->stream));
+	if (chance(2))
+		o->stream = trial->stream;
+}
+
+static void choose_one(hoist_checkpoint *checkpoint, struct trial *trial, bool slices)
+{
+	struct load_choice *choice = &trial->choices[0];
+	load_choose_parts(checkpoint, slices, choice);
+	choice->dtype = trial->maps ? 0 : some_dtype();
+	trial->o.tensors = choice->all ? NULL : choice->names;
+	trial->o.n_tensors = choice->n_names;
+	trial->o.slices = choice->slices;
+	trial->o.n_slices = choice->n_slices;
+	trial->o.dtype = choice->dtype;
+}
+
+/* Names, and globs of one letter. */
+static void choose_order(hoist_checkpoint *checkpoint, struct trial *trial)
+{
+	size_t n = hoist_checkpoint_n_tensors(checkpoint);
+	size_t n_order = n > 0 && chance(2) ? 1 + below(MOST_ORDER) : 0;
+	for (size_t t = 0; t < n; t++)
+		trial->tier[t] = n_order;
+	for (size_t p = 0; p < n_order; p++) {
+		const char *name = load_info_of(checkpoint, below(n)).name;
+		bool glob = name[0] != '\0' && isalnum((unsigned char)name[0]) && chance(2);
+		(void)snprintf(trial->globs[p], sizeof trial->globs[p], "%c*",
+			       glob ? name[0] : '*');
+		trial->order[p] = glob ? trial->globs[p] : name;
+		for (size_t t = 0; t < n; t++) {
+			const char *is = load_info_of(checkpoint, t).name;
+			bool named = glob ? is[0] == name[0] : strcmp(is, name) == 0;
+			if (named && trial->tier[t] == n_order)
+				trial->tier[t] = p;
+		}
+	}
+	trial->o.order = trial->order;
+	trial->o.n_order = n_order;
+}
+
+/* Targets on devices of one API and on the CPU, some of which ask for the same. */
+static void choose_targets(hoist_checkpoint *checkpoint, struct trial *trial, bool slices)
+{
+	static const int cuda[] = {CPU, CUDA_0, CUDA_1, CUDA_0, CUDA_1};
+	static const int hip[] = {CPU, HIP_0, HIP_0};
+	bool is_hip = chance(4);
+	trial->o.device = NULL;
+	trial->o.n_replicas = 0;
+	trial->o.memory = NULL;
+	trial->o.targets = trial->pointers;
+	trial->o.n_targets = 1 + below(MOST_TARGETS);
+	trial->maps = false;
+	for (size_t t = 0; t < trial->o.n_targets; t++) {
+		struct load_choice *choice = &trial->choices[t];
+		int d = is_hip ? PICK(hip) : PICK(cuda);
+		trial->maps = trial->o.n_targets == 1 && d == CPU && trial->o.io == HOIST_IO_MAP;
+		if (trial->maps)
+			trial->o.flags &= ~HOIST_LOAD_DIGEST;
+		if (t > 0 && chance(4)) {
+			*choice = trial->choices[t - 1];
+		} else {
+			load_choose_parts(checkpoint, slices, choice);
+			choice->dtype = trial->maps ? 0 : some_dtype();
+		}
+		trial->targets[t] = (hoist_load_target){
+			.size = sizeof trial->targets[t],
+			.device = d == CPU && chance(2) ? NULL : devices[d],
+			.tensors = choice->all ? NULL : choice->names,
+			.n_tensors = choice->n_names,
+			.slices = choice->slices,
+			.n_slices = choice->n_slices,
+			.dtype = choice->dtype,
+			.memory = d == CPU && !trial->maps && chance(2) ? lone : NULL,
+		};
+		trial->pointers[t] = &trial->targets[t];
+	}
 }
 
 /* --- the tensors that arrive --- */
 
-struct files {
-	struct bytes bytes[2];
-	size_t n;
-};
-
-static void read_files(hoist_checkpoint *checkpoint, struct files *files)
+static void read_files(hoist_checkpoint *checkpoint, struct load_files *files)
 {
-	*files = (struct files){.n = hoist_checkpoint_n_files(checkpoint)};
+	*files = (struct load_files){.n = hoist_checkpoint_n_files(checkpoint)};
 	CHECK(files->n <= 2);
 	for (size_t f = 0; f < files->n; f++) {
 		hoist_file_info info = {.size = sizeof info};
@@ -163,89 +169,23 @@ static void read_files(hoist_checkpoint *checkpoint, struct files *files)
 	}
 }
 
-static void show(const struct trial *trial, const char *name, const char *what)
+void show(const struct trial *trial, const char *name, const char *what)
 {
 	(void)fprintf(stderr,
-		      "%s of seed %llu: %s: %s; to %s, %zu replicas, engine %d, io %d, dtype %d, "
-		      "chunk %zu, depth %u, align %zu, flags %#x, %zu slices, %zu of names\n",
+		      "%s of seed %llu: %s: %s; to %s, %zu replicas, %zu targets, engine %d, io "
+		      "%d, dtype %d, "
+		      "chunk %zu, depth %u, align %zu, flags %#x, %zu slices, %zu of names, "
+		      "order of %zu\n",
 		      path, (unsigned long long)round_seed, name, what,
 		      trial->o.device != NULL ? hoist_device_spec(trial->o.device) : "NULL",
-		      trial->o.n_replicas, (int)trial->o.engine, (int)trial->o.io,
-		      (int)trial->o.dtype, trial->o.chunk_bytes, trial->o.depth,
-		      trial->o.tensor_align, trial->o.flags, trial->o.n_slices, trial->o.n_tensors);
+		      trial->o.n_replicas, trial->o.n_targets, (int)trial->o.engine,
+		      (int)trial->o.io, (int)trial->o.dtype, trial->o.chunk_bytes, trial->o.depth,
+		      trial->o.tensor_align, trial->o.flags, trial->o.n_slices, trial->o.n_tensors,
+		      trial->o.n_order);
 }
 
-static bool is_float(hoist_dtype dtype)
-{
-	return dtype == HOIST_F32 || dtype == HOIST_F16 || dtype == HOIST_BF16;
-}
-
-/* One element as another; a NaN has any payload. */
-static bool same_value(const unsigned char *is, hoist_dtype to, const unsigned char *was,
-		       hoist_dtype from)
-{
-	alignas(8) unsigned char should[8] = {0};
-	hoist_number number;
-	OK(hoist_number_decode(was, from, 0, &number));
-	OK(hoist_number_encode(number, 0, should, to, 0));
-	if (memcmp(is, should, hoist_dtype_bits(to) / 8) == 0)
-		return true;
-	hoist_number got;
-	OK(hoist_number_decode(is, to, 0, &got));
-	return isnan(number.as.f64) && isnan(got.as.f64);
-}
-
-/* Walks along the elements in C order. */
-static void compare(const struct trial *trial, size_t t, const hoist_tensor_info *info,
-		    const struct files *files, hoist_buffer *buffer)
-{
-	hoist_dtype to =
-		is_float(info->dtype) && trial->o.dtype != 0 ? trial->o.dtype : info->dtype;
-	unsigned unit_bytes;
-	unsigned to_bytes;
-	int64_t unit = unit_of(info->dtype, &unit_bytes);
-	(void)unit_of(to, &to_bytes);
-	int64_t index[MOST_RANK] = {0};
-	size_t n = 1;
-	CHECK(hoist_buffer_dtype(buffer) == to && hoist_buffer_rank(buffer) == info->rank);
-	for (int a = 0; a < info->rank; a++) {
-		index[a] = trial->begin[t][a];
-		n *= (size_t)(trial->end[t][a] - trial->begin[t][a]);
-		CHECK(hoist_buffer_shape(buffer)[a] == trial->end[t][a] - trial->begin[t][a]);
-	}
-	n /= (size_t)unit;
-	size_t bytes = hoist_buffer_bytes(buffer);
-	CHECK(bytes == n * to_bytes);
-	unsigned char *out = malloc(bytes + 1);
-	CHECK(out != NULL && hoist_buffer_copy_out(buffer, out, bytes) == 0);
-	const unsigned char *file = files->bytes[info->file].p;
-	for (size_t i = 0; i < n; i++) {
-		int64_t flat = 0;
-		for (int a = 0; a < info->rank; a++)
-			flat = info->strides != NULL ? flat + index[a] * info->strides[a]
-						     : flat * info->shape[a] + index[a];
-		const unsigned char *was = file + info->offset + (size_t)(flat / unit) * unit_bytes;
-		bool same = to == info->dtype
-				    ? memcmp(out + i * to_bytes, was, to_bytes) == 0
-				    : same_value(out + i * to_bytes, to, was, info->dtype);
-		if (!same) {
-			char what[64];
-			(void)snprintf(what, sizeof what, "element %zu of %zu is wrong", i, n);
-			show(trial, info->name, what);
-		}
-		CHECK(same);
-		for (int a = info->rank; a-- > 0;) {
-			index[a] += a == info->rank - 1 ? unit : 1;
-			if (index[a] < trial->end[t][a])
-				break;
-			index[a] = trial->begin[t][a];
-		}
-	}
-	free(out);
-}
-
-static void compare_digest(hoist_load *load, size_t i, const hoist_tensor_info *info,
-			   const struct files *files)
+void compare_digest(hoist_load *load, size_t i, const hoist_tensor_info *info,
+		    const struct load_files *files)
 {
 	unsigned char is[16];
 	XXH128_canonical_t should;
@@ -255,35 +195,86 @@ static void compare_digest(hoist_load *load, size_t i, const hoist_tensor_info *
 	CHECK(memcmp(is, &should, 16) == 0);
 }
 
-static void compare_all(hoist_checkpoint *checkpoint, const struct trial *trial,
-			const struct files *files, hoist_load *load)
+void compare(const struct trial *trial, const struct load_choice *choice, size_t t,
+	     const hoist_tensor_info *info, const struct load_files *files, hoist_buffer *buffer)
 {
+	char what[64];
+	bool same = load_compare(choice, t, info, files, buffer, what);
+	if (!same)
+		show(trial, info->name, what);
+	CHECK(same);
+}
+
+/* One of the targets; the replicas of a load without targets have what the first has. */
+static void compare_target(hoist_checkpoint *checkpoint, const struct trial *trial,
+			   const struct load_files *files, hoist_load *load, size_t target)
+{
+	const struct load_choice *choice = choice_of(trial, target);
 	size_t i = 0;
 	for (size_t t = 0; t < hoist_checkpoint_n_tensors(checkpoint); t++) {
-		if (!trial->wanted[t])
+		if (!choice->wanted[t])
 			continue;
-		const hoist_tensor_info info = info_of(checkpoint, t);
+		const hoist_tensor_info info = load_info_of(checkpoint, t);
 		size_t which = SIZE_MAX;
 		hoist_buffer *buffer = NULL;
-		CHECK(hoist_load_tensor(load, i, &which, &buffer) == 0 && which == t);
-		compare(trial, t, &info, files, buffer);
+		OK(hoist_load_target_tensor(load, target, i, &which, &buffer));
+		CHECK(which == t);
+		compare(trial, choice, t, &info, files, buffer);
 		hoist_buffer_unref(buffer);
-		for (size_t r = 0; r < trial->o.n_replicas; r++) {
-			OK(hoist_load_replica(load, r, i, &buffer));
-			compare(trial, t, &info, files, buffer);
+		if (target == 0) {
+			CHECK(hoist_load_tensor(load, i, &which, &buffer) == 0 && which == t);
+			compare(trial, choice, t, &info, files, buffer);
 			hoist_buffer_unref(buffer);
 		}
-		if ((trial->o.flags & HOIST_LOAD_DIGEST) != 0)
+		for (size_t r = 0; target == 0 && r < trial->o.n_replicas; r++) {
+			OK(hoist_load_replica(load, r, i, &buffer));
+			compare(trial, choice, t, &info, files, buffer);
+			hoist_buffer_unref(buffer);
+		}
+		if (target == 0 && (trial->o.flags & HOIST_LOAD_DIGEST) != 0)
 			compare_digest(load, i, &info, files);
 		i++;
 	}
-	CHECK(hoist_load_n_tensors(load) == i);
+	CHECK(hoist_load_target_n_tensors(load, target) == i);
+	CHECK(target > 0 || hoist_load_n_tensors(load) == i);
+}
+
+static void compare_all(hoist_checkpoint *checkpoint, const struct trial *trial,
+			const struct load_files *files, hoist_load *load)
+{
+	size_t n = n_targets_of(trial);
+	CHECK(hoist_load_n_targets(load) == n && hoist_load_target_n_tensors(load, n) == 0);
+	for (size_t target = 0; target < n; target++)
+		compare_target(checkpoint, trial, files, load, target);
 	uint64_t done = 0;
 	uint64_t total = 1;
 	hoist_load_progress(load, &done, &total);
 	if (done != total)
 		show(trial, "all", "not all has arrived");
 	CHECK(done == total);
+}
+
+/* The buffers of the first target, which live on without their load, go one by one: the others keep
+ * their bytes. */
+static void end_and_drop(hoist_checkpoint *checkpoint, const struct trial *trial,
+			 const struct load_files *files, hoist_load *load)
+{
+	hoist_buffer *buffers[RANDOM_MOST_TENSORS];
+	size_t which[RANDOM_MOST_TENSORS];
+	size_t n = hoist_load_n_tensors(load);
+	for (size_t i = 0; i < n; i++)
+		OK(hoist_load_tensor(load, i, &which[i], &buffers[i]));
+	hoist_load_destroy(load);
+	for (; n > 0; n--) {
+		size_t i = (size_t)below(n);
+		hoist_buffer_unref(buffers[i]);
+		buffers[i] = buffers[n - 1];
+		which[i] = which[n - 1];
+		for (size_t k = n > 30 ? below(n / 3) : 0; k < n - 1; k += 1 + n / 30) {
+			const hoist_tensor_info info = load_info_of(checkpoint, which[k]);
+			compare(trial, &trial->choices[0], which[k], &info, files, buffers[k]);
+		}
+	}
 }
 
 /* To its end or, by chance, not.  Returns what waiting gave; 1: it was not waited for. */
@@ -305,13 +296,37 @@ static int drive(const struct trial *trial, hoist_load *load, bool leave)
 	return hoist_load_wait(load);
 }
 
-static void try_once(hoist_checkpoint *checkpoint, const struct files *files)
+static void load_once(hoist_checkpoint *checkpoint, const struct trial *trial,
+		      const struct load_files *files, hoist_load *load)
+{
+	bool leave = chance(8);
+	int err = drive(trial, load, leave);
+	if (err < 0 && !(leave && err == -ECANCELED))
+		show(trial, "wait", hoist_error());
+	CHECK(err >= 0 || (leave && err == -ECANCELED));
+	if (err == 0)
+		compare_all(checkpoint, trial, files, load);
+	if (err == 0 && chance(2))
+		end_and_drop(checkpoint, trial, files, load);
+	else
+		hoist_load_destroy(load);
+}
+
+static void try_once(hoist_checkpoint *checkpoint, const struct load_files *files)
 {
 	static const size_t budgets[] = {128 << 10, 128 << 10, 200 << 10, 1 << 20};
-	struct trial trial = {.o = {.size = sizeof trial.o}};
+	static struct trial trial; /* large */
+	trial = (struct trial){.o = {.size = sizeof trial.o}};
 	hoist_load *load = NULL;
-	choose_parts(checkpoint, &trial);
-	choose_way(&trial);
+	bool slices = chance(2);
+	choose_way(&trial, slices);
+	if (chance(2))
+		choose_targets(checkpoint, &trial, slices);
+	else
+		choose_one(checkpoint, &trial, slices);
+	choose_order(checkpoint, &trial);
+	if (chance(2))
+		choose_stream(&trial);
 	if (chance(2))
 		OK(hoist_budget_create(PICK(budgets), &trial.o.budget));
 	if (talks)
@@ -319,14 +334,10 @@ static void try_once(hoist_checkpoint *checkpoint, const struct files *files)
 	if (hoist_load_start(checkpoint, &trial.o, &load) != 0)
 		show(&trial, "start", hoist_error());
 	CHECK(load != NULL);
-	bool leave = chance(8);
-	int err = drive(&trial, load, leave);
-	if (err < 0 && !(leave && err == -ECANCELED))
-		show(&trial, "wait", hoist_error());
-	CHECK(err >= 0 || (leave && err == -ECANCELED));
-	if (err == 0)
-		compare_all(checkpoint, &trial, files, load);
-	hoist_load_destroy(load);
+	if ((trial.o.flags & HOIST_LOAD_STREAM) != 0)
+		stream_once(checkpoint, &trial, files, load);
+	else
+		load_once(checkpoint, &trial, files, load);
 	if (trial.o.budget != NULL)
 		CHECK(hoist_budget_used(trial.o.budget) == 0);
 	hoist_budget_unref(trial.o.budget);
@@ -334,7 +345,7 @@ static void try_once(hoist_checkpoint *checkpoint, const struct files *files)
 
 static void try_round(void)
 {
-	struct files files;
+	struct load_files files;
 	hoist_checkpoint *checkpoint = NULL;
 	round_seed = random_state();
 	printf("seed %llu\n", (unsigned long long)round_seed);
@@ -365,15 +376,19 @@ static void check_drivers(void)
 /* One argument: the seed that a failure showed, and then one round alone. */
 int main(int argc, char **argv)
 {
+	const hoist_memory_options options = {
+		.size = sizeof options, .region_bytes = 128 << 10, .keep_bytes = 1};
 	support_emulate("cuda:2,hip:1");
 	setenv("HOIST_EMULATE_LATENCY", "0..60", 1);
 	lib_open_all(devices);
+	OK(hoist_memory_create(&options, &lone));
 	talks = argc > 1;
 	random_seed(argc > 1 ? strtoull(argv[1], NULL, 0) : 20261121);
 	for (int i = 0; i < (argc > 1 ? 1 : N_ROUNDS); i++)
 		try_round();
 	if (argc == 1)
 		check_drivers();
+	hoist_memory_unref(lone);
 	for (int d = 0; d < N_DEVICES; d++)
 		hoist_device_unref(devices[d]);
 	support_cleanup();

@@ -106,8 +106,8 @@ static void some_options_exclude_each_other(void)
 		{{.slices = &slice, .n_slices = 1, .flags = HOIST_LOAD_DIGEST}, "whole tensors"},
 		{{.slices = &slice, .n_slices = 1, .flags = HOIST_LOAD_VERIFY}, "whole tensors"},
 		{{.slices = &nameless, .n_slices = 1}, "names no tensor"},
-		{{.io = (enum hoist_io)4}, "io is 4; it is 0 to 3"},
-		{{.flags = 32}, "unknown bits: 0x20"},
+		{{.io = (enum hoist_io)5}, "io is 5; it is 0 to 4"},
+		{{.flags = 1u << 30}, "unknown bits: 0x40000000"},
 		{{.io = HOIST_IO_MAP, .flags = HOIST_LOAD_DIGEST}, "digests"},
 		{{.io = HOIST_IO_MAP, .memory = memory}, "the caller's memory"},
 	};

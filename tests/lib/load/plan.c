@@ -14,13 +14,13 @@
 
 static struct hoist__plan plan;
 
-static int make(const struct hoist__plan_options *options)
+static int make(const struct plan_one *options)
 {
 	hoist__plan_fini(&plan);
-	return hoist__plan_make(&plan_made.checkpoint, options, &plan);
+	return plan_make_one(&plan_made.checkpoint, options, &plan);
 }
 
-static void is_refused(const struct hoist__plan_options *options, int err, const char *text)
+static void is_refused(const struct plan_one *options, int err, const char *text)
 {
 	cr_assert_eq(make(options), err);
 	cr_assert_not_null(strstr(hoist_error(), text), "%s", hoist_error());
@@ -41,9 +41,9 @@ static void name_three(void)
 
 static size_t n_selected(const char *const *patterns, size_t n)
 {
-	cr_assert_eq(make(&(struct hoist__plan_options){
-			     .tensor_align = 1, .patterns = patterns, .n_patterns = n}),
-		     0);
+	cr_assert_eq(
+		make(&(struct plan_one){.tensor_align = 1, .patterns = patterns, .n_patterns = n}),
+		0);
 	return plan.n_tensors;
 }
 
@@ -56,9 +56,8 @@ Test(lib_plan, a_name_that_looks_like_a_glob_is_a_name_first)
 	cr_assert_eq(n_selected((const char *[]){"a*"}, 0), 0); /* a list of none is none, */
 	cr_assert_eq(n_selected(NULL, 0), 3);			/* no list is all */
 	const char *none[] = {"a0", "c"};
-	is_refused(
-		&(struct hoist__plan_options){.tensor_align = 1, .patterns = none, .n_patterns = 2},
-		-ENOENT, "\"c\"");
+	is_refused(&(struct plan_one){.tensor_align = 1, .patterns = none, .n_patterns = 2},
+		   -ENOENT, "\"c\"");
 	hoist__plan_fini(&plan);
 }
 
@@ -72,11 +71,11 @@ Test(lib_plan, slices_name_tensors_as_selections_do)
 	for (size_t i = 0; i < 3; i++)
 		plan_add(0, 4096 + 24 * i, HOIST_U8, 2, shape);
 	const char *names[] = {"t001", "t002"};
-	struct hoist__plan_options options = {.tensor_align = 1,
-					      .patterns = names,
-					      .n_patterns = 2,
-					      .slices = some,
-					      .n_slices = 3};
+	struct plan_one options = {.tensor_align = 1,
+				   .patterns = names,
+				   .n_patterns = 2,
+				   .slices = some,
+				   .n_slices = 3};
 	cr_assert_eq(make(&options), 0, "%s", hoist_error()); /* t000 is not selected: no harm */
 	cr_assert(plan.tensors[0].shape[0] == 2 && plan.tensors[0].shape[1] == 2);
 	cr_assert(plan.tensors[1].shape[0] == 2 && plan.tensors[1].shape[1] == 3);
@@ -143,7 +142,7 @@ Test(lib_plan, slices_that_are_refused)
 	plan_add(0, 7000, HOIST_Q4_0, 2, blocks);
 	plan_add(0, 8000, HOIST_F32, 2, shape)->strides = shape;
 	for (size_t r = 0; r < HOIST__ARRAY_SIZE(refusals); r++) {
-		struct hoist__plan_options options = {
+		struct plan_one options = {
 			.tensor_align = 1, .slices = refusals[r].slices, .n_slices = refusals[r].n};
 		is_refused(&options, -EINVAL, refusals[r].text);
 	}
@@ -153,10 +152,9 @@ Test(lib_plan, dtypes_that_nothing_converts_to_are_refused)
 {
 	plan_begin();
 	plan_add(0, 4096, HOIST_F32, 0, NULL);
-	is_refused(&(struct hoist__plan_options){.tensor_align = 1, .dtype = HOIST_I32}, -EINVAL,
-		   "i32");
-	is_refused(&(struct hoist__plan_options){.tensor_align = 1, .dtype = (hoist_dtype)99},
-		   -EINVAL, "dtype 99");
+	is_refused(&(struct plan_one){.tensor_align = 1, .dtype = HOIST_I32}, -EINVAL, "i32");
+	is_refused(&(struct plan_one){.tensor_align = 1, .dtype = (hoist_dtype)99}, -EINVAL,
+		   "dtype 99");
 }
 
 Test(lib_plan, sizes_beyond_63_bits_are_refused)
@@ -165,8 +163,8 @@ Test(lib_plan, sizes_beyond_63_bits_are_refused)
 		plan_begin();
 		for (size_t i = 0; i < 3; i++)
 			plan_add(i, 4096, HOIST_F32, 0, NULL)->bytes = UINT64_C(1) << 61;
-		struct hoist__plan_options options = {.kind = (enum hoist__plan_kind)kind,
-						      .tensor_align = 256};
+		struct plan_one options = {.kind = (enum hoist__plan_kind)kind,
+					   .tensor_align = 256};
 		cr_assert_eq(make(&options), 0, "%s", hoist_error());
 		plan_made.tensors[1].bytes = UINT64_C(1) << 62;
 		is_refused(&options, -EOVERFLOW, "t001");
@@ -199,10 +197,10 @@ Test(lib_plan, negative_bounds_parts_and_empty_slices)
 	plan_add(0, 4096, HOIST_U8, 2, shape);
 	for (size_t r = 0; r < HOIST__ARRAY_SIZE(rows); r++) {
 		struct plan_seen seen;
-		struct hoist__plan_options options = {.kind = HOIST__PLAN_DEVICE,
-						      .tensor_align = 256,
-						      .slices = &rows[r].slice,
-						      .n_slices = 1};
+		struct plan_one options = {.kind = HOIST__PLAN_DEVICE,
+					   .tensor_align = 256,
+					   .slices = &rows[r].slice,
+					   .n_slices = 1};
 		cr_assert_eq(make(&options), 0, "%s", hoist_error());
 		const struct hoist__plan_tensor *tensor = &plan.tensors[0];
 		cr_assert(tensor->shape[0] == rows[r].rows && tensor->shape[1] == rows[r].columns);
@@ -224,7 +222,7 @@ Test(lib_plan, a_byte_is_found_in_its_tensor)
 	plan_add(0, 1000, HOIST_U8, 1, large);
 	plan_add(0, 2000, HOIST_U8, 1, small); /* within the first */
 	plan_add(1, 500, HOIST_U8, 1, small);
-	cr_assert_eq(make(&(struct hoist__plan_options){.tensor_align = 1}), 0);
+	cr_assert_eq(make(&(struct plan_one){.tensor_align = 1}), 0);
 	static const struct {
 		size_t file;
 		uint64_t offset;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lib/load/plan.h"
+#include "lib/plan/plan.h"
 #include "tests/faults/sweep.h"
 
 enum { TENSORS = 1000 };
@@ -49,13 +49,19 @@ static int a_plan_is_made(void)
 {
 	static const struct hoist__plan empty;
 	const char *patterns[] = {"t[1-9]*", "t000"};
-	struct hoist__plan_options options = {.kind = HOIST__PLAN_DEVICE,
-					      .tensor_align = 256,
-					      .patterns = patterns,
-					      .n_patterns = 2,
-					      .slices = slices,
-					      .n_slices = 2,
-					      .dtype = HOIST_F32};
+	const struct hoist__plan_asked asked = {.kind = HOIST__PLAN_DEVICE,
+						.patterns = patterns,
+						.n_patterns = 2,
+						.slices = slices,
+						.n_slices = 2,
+						.dtype = HOIST_F32};
+	static const char *const order[] = {"t999", "t*5"};
+	const struct hoist__plan_options options = {.wants = &asked,
+						    .n_wants = 1,
+						    .order = order,
+						    .n_order = 2,
+						    .tensor_align = 256,
+						    .lot_bytes = 1 << 20};
 	struct hoist__plan plan = {0};
 	int err = hoist__plan_make(&checkpoint, &options, &plan);
 	if (err != 0 && (err != -ENOMEM || strstr(hoist_error(), "memory") == NULL))
@@ -75,7 +81,7 @@ static int a_plan_is_made(void)
 const struct sweep_scenario sweep_lib_plan[] = {
 	{.name = "lib-plan",
 	 .kinds = SWEEP_COLD(SWEEP_OWN),
-	 .least = 6,
+	 .least = 7,
 	 .prepare = prepare,
 	 .run = a_plan_is_made},
 	{.name = NULL},

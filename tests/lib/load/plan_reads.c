@@ -15,31 +15,29 @@ static struct plan_seen seen;
 
 static void make_all(enum hoist__plan_kind kind, uint64_t align)
 {
-	struct hoist__plan_options options = {.kind = kind, .tensor_align = align};
+	struct plan_one options = {.kind = kind, .tensor_align = align};
 	hoist__plan_fini(&plan);
-	cr_assert_eq(hoist__plan_make(&plan_made.checkpoint, &options, &plan), 0);
+	cr_assert_eq(plan_make_one(&plan_made.checkpoint, &options, &plan), 0);
 }
 
 static void make_sliced(const hoist_load_slice *slices, size_t n, hoist_dtype dtype,
 			unsigned max_parts)
 {
-	struct hoist__plan_options options = {.kind = HOIST__PLAN_DEVICE,
-					      .tensor_align = 256,
-					      .slices = slices,
-					      .n_slices = n,
-					      .dtype = dtype,
-					      .max_parts = max_parts};
+	struct plan_one options = {.kind = HOIST__PLAN_DEVICE,
+				   .tensor_align = 256,
+				   .slices = slices,
+				   .n_slices = n,
+				   .dtype = dtype,
+				   .max_parts = max_parts};
 	hoist__plan_fini(&plan);
-	cr_assert_eq(hoist__plan_make(&plan_made.checkpoint, &options, &plan), 0, "%s",
-		     hoist_error());
+	cr_assert_eq(plan_make_one(&plan_made.checkpoint, &options, &plan), 0, "%s", hoist_error());
 }
 
 static void carry_out(size_t max_bytes)
 {
 	struct plan_destination destination = plan_run(&plan, max_bytes, &seen);
 	for (size_t i = 0; i < plan.n_tensors; i++)
-		cr_assert(plan_is_written(&destination, plan.tensors[i].target,
-					  plan.tensors[i].bytes));
+		cr_assert(plan_is_written(&destination, &plan.tensors[i]));
 	plan_put_away(&destination);
 }
 
@@ -58,7 +56,7 @@ Test(lib_plan_reads, tensors_that_stay_aligned_share_a_run)
 	cr_assert_eq(plan.n_extents, 1);
 	cr_assert_eq(seen.pieces, 2); /* the third is 100 bytes: the fourth begins anew */
 	cr_assert_eq(plan.tensors[3].target, 1280);
-	cr_assert_eq(plan.destination_bytes, 1280 + 512);
+	cr_assert_eq(plan.lots[0].bytes, 1280 + 512);
 	make_all(HOIST__PLAN_HOST, 256);
 	cr_assert(plan.n_extents == 1 && plan.has_images && !plan.has_staged);
 	cr_assert_eq(plan.tensors[3].target, 2124);
@@ -92,7 +90,7 @@ Test(lib_plan_reads, gaps_that_do_not_pay_are_read_through)
 Test(lib_plan_reads, tied_tensors_with_others_of_the_same_bytes_between_them)
 {
 	static const int64_t square[] = {64, 128}, narrow[] = {127, 64};
-	const struct hoist__plan_options options = {
+	const struct plan_one options = {
 		.kind = HOIST__PLAN_DEVICE, .tensor_align = 256, .dtype = HOIST_F32};
 	const hoist_load_slice slice = {.tensor = "*", .axis = -1, .begin = 0, .end = 64};
 	plan_begin();
@@ -103,7 +101,7 @@ Test(lib_plan_reads, tied_tensors_with_others_of_the_same_bytes_between_them)
 	plan_add(0, 4096, HOIST_I16, 2, square);
 	plan_add(0, 4096, HOIST_F16, 2, square);
 	hoist__plan_fini(&plan);
-	cr_assert_eq(hoist__plan_make(&plan_made.checkpoint, &options, &plan), 0);
+	cr_assert_eq(plan_make_one(&plan_made.checkpoint, &options, &plan), 0);
 	cr_assert(plan.n_runs == 3 && plan.bytes == 3 * 16384, "%zu runs", plan.n_runs);
 	cr_assert_eq(plan.tensors[0].target, plan.tensors[2].target);
 	cr_assert_eq(plan.tensors[0].target, plan.tensors[5].target);
@@ -207,9 +205,9 @@ Test(lib_plan_reads, elements_that_a_chunk_cuts_are_the_next_ones)
 	plan_begin();
 	plan_add(0, 4099, HOIST_F32, 1, shape); /* each chunk ends within an element */
 	make_sliced(NULL, 0, HOIST_BF16, 0);
-	cr_assert(plan.has_conversion && !plan.extents[0].half);
+	cr_assert(plan.has_conversion && plan.extents[0].share == 1);
 	carry_out(65536);
-	cr_assert_eq(plan.destination_bytes, 200000);
+	cr_assert_eq(plan.lots[0].bytes, 200000);
 	cr_assert_eq(seen.chunks,
 		     (400000 + 65536 - 4096) / (65536 - 4096)); /* a block again each */
 	hoist__plan_fini(&plan);
@@ -221,12 +219,88 @@ Test(lib_plan_reads, a_widening_tensor_is_read_into_half_of_a_slot)
 	plan_begin();
 	plan_add(0, 4096, HOIST_BF16, 1, shape);
 	make_sliced(NULL, 0, HOIST_F32, 0);
-	cr_assert(plan.extents[0].half);
+	cr_assert(plan.extents[0].share == 2);
 	carry_out(65536);
 	cr_assert_eq(seen.chunks, (200000 + 32767) / 32768);
 	cr_assert_eq(plan.tensors[0].bytes, 400000);
 	make_sliced(NULL, 0, HOIST_BF16, 0);
-	cr_assert(!plan.has_conversion && !plan.extents[0].half);
+	cr_assert(!plan.has_conversion && plan.extents[0].share == 1);
+	hoist__plan_fini(&plan);
+}
+
+/* --- several wants --- */
+
+enum { RANKS = 8 };
+
+/* Each rank has @columns of the first tensor's columns, and all of the second tensor. */
+static void make_ranks(hoist_dtype from, hoist_dtype to, int64_t columns)
+{
+	const int64_t shape[] = {64, columns * RANKS};
+	hoist_load_slice slices[RANKS];
+	struct hoist__plan_asked asked[RANKS];
+	plan_begin();
+	plan_add(0, 4096, from, 2, shape);
+	plan_add(0, 4096 + plan_bytes(from, 64 * (uint64_t)shape[1]), from, 1, &shape[1]);
+	for (int r = 0; r < RANKS; r++) {
+		slices[r] = (hoist_load_slice){
+			.tensor = "t000", .axis = 1, .rank = r, .n_ranks = RANKS};
+		asked[r] = (struct hoist__plan_asked){.kind = HOIST__PLAN_DEVICE,
+						      .slices = &slices[r],
+						      .n_slices = 1,
+						      .dtype = to};
+	}
+	const struct hoist__plan_options options = {
+		.wants = asked, .n_wants = RANKS, .tensor_align = 256};
+	hoist__plan_fini(&plan);
+	cr_assert_eq(hoist__plan_make(&plan_made.checkpoint, &options, &plan), 0);
+	carry_out(65536);
+}
+
+Test(lib_plan_reads, ranks_that_take_columns_read_the_file_once)
+{
+	static const struct {
+		hoist_dtype from, to;
+		uint64_t share;
+	} rows[] = {{HOIST_U8, 0, 1},
+		    {HOIST_F32, HOIST_BF16, 1},
+		    {HOIST_BF16, HOIST_F16, 1},
+		    {HOIST_BF16, HOIST_F32, 3}};
+	for (size_t r = 0; r < HOIST__ARRAY_SIZE(rows); r++) {
+		make_ranks(rows[r].from, rows[r].to, 1000);
+		/* The second tensor is everybody's: one run with eight places. */
+		cr_assert(plan.n_lots == RANKS && plan.n_runs == RANKS + 1);
+		cr_assert_eq(plan.extents[0].share, rows[r].share);
+		uint64_t file = plan_bytes(rows[r].from, 65 * 1000 * RANKS);
+		cr_assert_eq(plan.bytes, file);
+		/* Converted elements that a chunk cuts are read again, with their block. */
+		cr_assert_leq(seen.read, file + (seen.chunks + 1) * 4096);
+	}
+	hoist__plan_fini(&plan);
+}
+
+/* --- lots --- */
+
+Test(lib_plan_reads, small_tensors_that_follow_each_other_share_a_lot)
+{
+	static const int64_t sizes[] = {100, 3000, 5000, 9000, 200, 60000, 10};
+	static const size_t lots[] = {0, 0, 0, 1, 2, 3, 4};
+	for (int kind = HOIST__PLAN_HOST; kind <= HOIST__PLAN_DEVICE; kind++) {
+		struct plan_one one = {.kind = (enum hoist__plan_kind)kind,
+				       .tensor_align = 1,
+				       .lot_bytes = kind == HOIST__PLAN_HOST ? 12288 : 8192};
+		uint64_t offset = 4096;
+		plan_begin();
+		for (size_t i = 0; i < HOIST__ARRAY_SIZE(sizes); i++) {
+			plan_add(i < 4 ? 0 : 1, i == 4 ? 4096 : offset, HOIST_U8, 1, &sizes[i]);
+			offset = (i == 4 ? 4096 : offset) + (uint64_t)sizes[i];
+		}
+		hoist__plan_fini(&plan);
+		cr_assert_eq(plan_make_one(&plan_made.checkpoint, &one, &plan), 0);
+		for (size_t i = 0; i < HOIST__ARRAY_SIZE(sizes); i++)
+			cr_assert_eq(plan.tensors[i].lot, lots[i], "kind %d, tensor %zu", kind, i);
+		cr_assert_eq(plan.n_lots, 5);
+		carry_out(65536);
+	}
 	hoist__plan_fini(&plan);
 }
 
@@ -272,8 +346,8 @@ Test(lib_plan_reads, many_small_tensors_are_one_run_and_one_piece_in_a_chunk)
 	hoist_checkpoint checkpoint;
 	plan_begin();
 	make_many(&checkpoint);
-	struct hoist__plan_options options = {.kind = HOIST__PLAN_DEVICE, .tensor_align = 256};
-	cr_assert_eq(hoist__plan_make(&checkpoint, &options, &plan), 0);
+	struct plan_one options = {.kind = HOIST__PLAN_DEVICE, .tensor_align = 256};
+	cr_assert_eq(plan_make_one(&checkpoint, &options, &plan), 0);
 	cr_assert(plan.n_extents == 1 && plan.n_runs == 1);
 	struct hoist__cursor cursor = {0};
 	struct hoist__chunk chunk;

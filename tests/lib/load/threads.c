@@ -84,6 +84,55 @@ static void two_loads(hoist_checkpoint *checkpoint, hoist_load_options o, bool c
 	hoist_budget_unref(o.budget);
 }
 
+/* Takes tensors of a load that gives them one by one; each goes to one of the threads. */
+static void *take(void *argument)
+{
+	struct job *job = argument;
+	hoist_load_item item = {.size = sizeof item};
+	size_t n = 0;
+	int got;
+	while ((got = hoist_load_next(job->load, UINT64_MAX, &item)) != 0) {
+		if (got == -ECANCELED)
+			break;
+		CHECK(got == 1 || got == -ENOBUFS);
+		if (got == -ENOBUFS)
+			usleep(50);
+		if (got == 1)
+			usleep((useconds_t)random_below(&job->seed, 300));
+		if (got == 1)
+			hoist_buffer_unref(item.buffer);
+		n += got == 1;
+		if (job->cancels && n == 3)
+			hoist_load_cancel(job->load);
+		if (!job->steps)
+			CHECK(hoist_load_fd(job->load) >= 0);
+	}
+	return (void *)n;
+}
+
+static void take_together(hoist_checkpoint *checkpoint, hoist_load_options o, bool cancels)
+{
+	hoist_load *load;
+	pthread_t threads[N_USERS];
+	struct job jobs[N_USERS];
+	size_t n = 0;
+	bool steps = o.flags != 0;
+	o.flags |= HOIST_LOAD_STREAM;
+	o.window_bytes = 3 * MIB;
+	OK(hoist_load_start(checkpoint, &o, &load));
+	for (unsigned i = 0; i < N_USERS; i++) {
+		jobs[i] = (struct job){load, steps, cancels && i == 1, i};
+		OK(pthread_create(&threads[i], NULL, take, &jobs[i]));
+	}
+	for (unsigned i = 0; i < N_USERS; i++) {
+		void *taken;
+		OK(pthread_join(threads[i], &taken));
+		n += (size_t)taken;
+	}
+	CHECK(cancels || n == hoist_load_n_tensors(load));
+	hoist_load_destroy(load);
+}
+
 int main(void)
 {
 	static const char *const specs[] = {"cpu", "cuda:0"};
@@ -100,6 +149,7 @@ int main(void)
 					.flags = i / 4 % 2 ? HOIST_LOAD_CALLER_DRIVEN : 0};
 		OK(hoist_device_open(specs[i % 2], &o.device));
 		two_loads(checkpoint, o, i / 8 % 2 != 0);
+		take_together(checkpoint, o, i / 8 % 2 != 0);
 		hoist_device_unref(o.device);
 	}
 	hoist_checkpoint_close(checkpoint);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Scenario of the failure sweep (tests/faults/sweep.h): buffers are saved, then their checkpoint in
- * shards.  Nothing else is left in the folder. */
+/* Scenarios of the failure sweep (tests/faults/sweep.h): buffers are saved, then their checkpoint
+ * in shards; large host buffers are saved.  Nothing else is left in the folder. */
 #include "config.h"
 
 #include <sys/stat.h>
@@ -87,6 +87,55 @@ static int saves(void)
 	return err;
 }
 
+/* --- large host buffers --- */
+
+/* One is written from where it is; the other, turned, is gathered by the crew. */
+static int save_large(void)
+{
+	static const int turned[] = {1, 0};
+	const int64_t flat = 700000;
+	const int64_t shape[] = {310, 900};
+	hoist_budget *budget = NULL;
+	hoist_device *cpu = NULL;
+	hoist_save *save = NULL;
+	hoist_buffer *buffers[3] = {NULL, NULL, NULL};
+	int err = hoist_budget_create(1 << 20, &budget);
+	const hoist_save_options options = {
+		.size = sizeof options,
+		.engine = HOIST_ENGINE_THREADS,
+		.budget = budget,
+		.flags = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC,
+	};
+	STEP(err, hoist_save_create(sweep_path("large/l.safetensors"), &options, &save));
+	STEP(err, hoist_device_open("cpu", &cpu));
+	STEP(err, hoist_buffer_create(cpu, HOIST_U8, 1, &flat, HOIST_BUFFER_ZERO, &buffers[0]));
+	STEP(err, hoist_buffer_create(cpu, HOIST_U8, 2, shape, HOIST_BUFFER_ZERO, &buffers[1]));
+	STEP(err, hoist_buffer_permute(buffers[1], turned, &buffers[2]));
+	STEP(err, hoist_save_add(save, "flat", buffers[0]));
+	STEP(err, hoist_save_add(save, "turned", buffers[2]));
+	for (int i = 0; i < 3; i++)
+		hoist_buffer_unref(buffers[i]);
+	hoist_device_unref(cpu);
+	if (save != NULL)
+		err = finish(save, err);
+	if (budget != NULL && hoist_budget_used(budget) != 0)
+		sweep_wrong("%zu bytes of the budget are in use", hoist_budget_used(budget));
+	hoist_budget_unref(budget);
+	return err;
+}
+
+static bool set_up_large(void)
+{
+	(void)mkdir(sweep_path("large"), 0700);
+	return true;
+}
+
+static void check_large(int err)
+{
+	if (err == 0 && count_entries(sweep_path("large")) != 1)
+		sweep_wrong("something else is in the folder");
+}
+
 static bool set_up(void)
 {
 	(void)mkdir(sweep_path("saved"), 0700);
@@ -104,5 +153,10 @@ static void check(int err)
 const struct sweep_scenario sweep_lib_save[] = {
 	SWEEP_BOTH("lib-save", 1, 3, .set_up = set_up, .prepare = sweep_need_devices, .run = saves,
 		   .check = check),
+	{.name = "lib-save-large",
+	 .kinds = SWEEP_COLD(SWEEP_OWN),
+	 .set_up = set_up_large,
+	 .run = save_large,
+	 .check = check_large},
 	{.name = NULL},
 };

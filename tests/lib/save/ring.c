@@ -128,8 +128,8 @@ static const struct {
 	{-ENOSPC, false, {true, true}},	 {-EDQUOT, true, {true, true}},
 	{-EINTR, false, {false, false}}, {-EAGAIN, false, {false, false}},
 	{-EINVAL, false, {false, true}}, {-EOPNOTSUPP, true, {true, true}},
-	{4096, false, {false, false}},	 {4096, true, {false, false}},
-	{0, false, {true, true}},
+	{-EFAULT, false, {false, true}}, {4096, false, {false, false}},
+	{4096, true, {false, false}},	 {0, false, {true, true}},
 };
 
 static void sweep(size_t f, enum hoist_io io)

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/group/ownership.h - which rank of a group reads which bytes of the files.
+ *
+ *   block    4 KiB of a file: the unit in which ranks say what they want
+ *   cell     512 blocks of a file, at a multiple of its size: the unit that has an owner.  The
+ *            cells of all files are numbered one after the other; a file begins with a cell
+ *   wants    a bitmap of one rank: a bit for each block that the rank's load would read
+ *   shared   said of a cell of which two or more ranks want blocks.  Its owner reads each block
+ *            that any of them wants, once, for all.  Cells that one rank wants are that rank's own
+ *            affair
+ *
+ * The result is a pure function of the bitmaps, so that ranks that have the same bitmaps agree
+ * without a word: each shared cell goes to the rank that has the fewest blocks to read so far (its
+ * own cells, of all files, count from the start); of equals, to the lowest.
+ *
+ * Invariants: the owner's shared cells are numbered 0, 1, ... in the order of the files
+ * (`ordinal`).  Each block that a rank wants lies in a cell of one rank alone, or is read by
+ * exactly one owner.
+ */
+#ifndef HOIST_LIB_GROUP_OWNERSHIP_H
+#define HOIST_LIB_GROUP_OWNERSHIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HOIST__GROUP_RANKS 64u /* at most: bits of a word */
+
+#define HOIST__BLOCK_BYTES ((uint64_t)4096)
+#define HOIST__CELL_BLOCKS 512u
+#define HOIST__CELL_BYTES (HOIST__CELL_BLOCKS * HOIST__BLOCK_BYTES)
+#define HOIST__CELL_WORDS (HOIST__CELL_BLOCKS / 64)
+
+/* Gaps of fewer blocks are read along: a request costs as much (HOIST__PLAN_GAP). */
+#define HOIST__CELL_GAP 4u
+
+struct hoist__cell {
+	uint64_t wanted_by; /* a bit for each rank */
+	uint32_t ordinal;   /* shared: the cell's number among the owner's */
+	uint8_t owner;	    /* shared */
+	bool shared;
+};
+
+struct hoist__ownership {
+	size_t n_cells;
+	struct hoist__cell *cells;
+	uint64_t *united; /* the bitmap of all ranks */
+	uint32_t n_owned[HOIST__GROUP_RANKS];
+};
+
+/* Makes the tables.  @wants: a bitmap of @n_cells * HOIST__CELL_WORDS words for each rank, read
+ * once.  Returns: 0; -ENOMEM. */
+int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t n_cells,
+			  struct hoist__ownership *ret);
+void hoist__ownership_fini(struct hoist__ownership *ownership); /* takes a zeroed one */
+
+/* The next run of blocks of the cell that are read together, from block *from on.  Sets *from
+ * behind the run.  False: there is none. */
+bool hoist__ownership_run(const struct hoist__ownership *ownership, size_t cell, unsigned *from,
+			  unsigned *begin);
+
+/* Marks the blocks [begin, end) of a bitmap. */
+void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end);
+
+#endif

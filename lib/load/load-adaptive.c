@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/load/load-adaptive.c - HOIST_IO_ADAPTIVE: finds the ranges that are mapped, and maps them.
+ * The contract is in lib/load/load.h.
+ *
+ * An image extent is looked at in granules of 2 MiB of the lot, so that a map ends between two huge
+ * pages.  Granules that lie in the page cache, as far as the kernel says, make hot runs:
+ *
+ *   lot      |....|.[==|====|====|====|====|=]..|      [ ]: the extent
+ *   cached         yes  yes   no   yes   yes
+ *            |.[   map  | read |    map      ]..|
+ *
+ * A run shorter than LEAST_BYTES is read: the copy costs less than the map and its page faults.  If
+ * there are more than MOST_MAPS runs, the longest are mapped.  A range that the kernel does not map
+ * is read, too. */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "alloc/map.h"
+#include "base/assert.h"
+#include "base/checked.h"
+#include "base/log.h"
+#include "lib/buffer/patchwork.h"
+#include "lib/load/load.h"
+
+#define LEAST_BYTES HOIST__HUGE_PAGE_BYTES
+#define MOST_MAPS ((size_t)1000)
+
+struct runs {
+	size_t n;
+	size_t room;
+	struct hoist__plan_range *list;
+};
+
+static int add(struct runs *runs, const struct hoist__plan_range *run)
+{
+	if (run->end - run->begin < LEAST_BYTES)
+		return 0;
+	if (runs->n == runs->room) {
+		size_t room = runs->room * 2 + 64;
+		void *grown = realloc(runs->list, room * sizeof *runs->list);
+		if (grown == NULL)
+			return hoist__fail_nomem("a load", room * sizeof *runs->list);
+		runs->list = grown;
+		runs->room = room;
+	}
+	runs->list[runs->n++] = *run;
+	return 0;
+}
+
+/* Pages of the file are pages of the lot. */
+static bool can_map(const struct hoist__plan_extent *extent)
+{
+	size_t page = hoist__page_bytes();
+	return !extent->staged && extent->align % page == 0 && extent->image % page == 0 &&
+	       HOIST__HUGE_PAGE_BYTES % extent->align == 0;
+}
+
+/* Lists the hot runs of one extent. */
+static int look(const struct hoist_load *load, size_t index, struct runs *runs)
+{
+	const struct hoist__plan_extent *extent = &load->plan.extents[index];
+	const struct hoist__file *file = load->checkpoint->files[extent->file].file;
+	struct hoist__resident_window window = {0};
+	struct hoist__plan_range run = {.extent = index};
+	uint64_t first = hoist__round_down(extent->begin, extent->align);
+	uint64_t at = first;
+	int err = 0;
+	while (err == 0 && can_map(extent) && at < extent->end) {
+		uint64_t lot = extent->image + (at - first);
+		uint64_t end = hoist__min_u64(
+			at + HOIST__HUGE_PAGE_BYTES - lot % HOIST__HUGE_PAGE_BYTES, extent->end);
+		uint64_t resident = 0;
+		bool hot = hoist__file_resident_ahead(file, &window, at, end - at, extent->end,
+						      &resident) == 0 &&
+			   resident >= end - at;
+		if (hot && run.end != at) {
+			err = add(runs, &run);
+			run.begin = at;
+		}
+		if (hot)
+			run.end = end;
+		at = end;
+	}
+	return err < 0 ? err : add(runs, &run);
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+	const struct hoist__plan_range *p = a;
+	const struct hoist__plan_range *q = b;
+	uint64_t first = p->end - p->begin;
+	uint64_t second = q->end - q->begin;
+	return (first < second) - (first > second);
+}
+
+static int compare_place(const void *a, const void *b)
+{
+	const struct hoist__plan_range *p = a;
+	const struct hoist__plan_range *q = b;
+	if (p->extent != q->extent)
+		return p->extent < q->extent ? -1 : 1;
+	return (p->begin > q->begin) - (p->begin < q->begin);
+}
+
+/* Keeps the longest runs. */
+static void keep_longest(struct runs *runs)
+{
+	if (runs->n <= MOST_MAPS)
+		return;
+	qsort(runs->list, runs->n, sizeof *runs->list, compare_bytes);
+	runs->n = MOST_MAPS;
+	qsort(runs->list, runs->n, sizeof *runs->list, compare_place);
+}
+
+bool hoist__adaptive_suits(const struct hoist_load *load, const struct hoist__load_asked *asked)
+{
+	return load->options.io == HOIST_IO_ADAPTIVE && load->to_host && load->n_targets == 1 &&
+	       asked->targets[0].memory == NULL && load->into == NULL &&
+	       load->options.window_bytes == 0 && (load->options.flags & HOIST__LOAD_SPLITS) == 0 &&
+	       !load->plan.has_staged && load->plan.n_lots == 1;
+}
+
+int hoist__adaptive_find(struct hoist_load *load)
+{
+	struct runs runs = {0};
+	int err = 0;
+	for (size_t e = 0; err == 0 && e < load->plan.n_extents; e++)
+		err = look(load, e, &runs);
+	if (err == 0 && runs.n > 0) {
+		keep_longest(&runs);
+		err = hoist__plan_split(&load->plan, runs.list, runs.n);
+		load->n_maps = runs.n;
+	}
+	free(runs.list);
+	return err;
+}
+
+int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **ret)
+{
+	struct hoist__plan *plan = &load->plan;
+	struct hoist__storage *made;
+	uint64_t mapped = 0;
+	int err = hoist__patchwork_create(load->targets[0].device, (size_t)plan->lots[0].bytes,
+					  &made);
+	if (err < 0)
+		return err;
+	for (size_t e = 0; e < plan->n_extents; e++) {
+		struct hoist__plan_extent *extent = &plan->extents[e];
+		uint64_t first = hoist__round_down(extent->begin, extent->align);
+		if (!extent->mapped)
+			continue;
+		size_t bytes = (size_t)(extent->end - first);
+		const struct hoist__file *file = load->checkpoint->files[extent->file].file;
+		extent->mapped =
+			hoist__patchwork_map(made, (size_t)extent->image, file, first, bytes) == 0;
+		mapped += extent->mapped ? bytes : 0;
+		load->n_maps -= !extent->mapped;
+		if (!extent->mapped)
+			hoist__log(load, "reading what cannot be mapped: %s", hoist__error_text());
+	}
+	/* Pages that are read take memory now; those of a map are the page cache's. */
+	err = hoist__pools_make_room(plan->lots[0].bytes - mapped, "host memory");
+	if (err < 0) {
+		hoist__storage_unref(made);
+		return err;
+	}
+	*ret = made;
+	return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/load/source.h - bytes of a load that another one reads: lib/group gives a load a source.
+ *
+ * The load asks the source about each chunk before it reads it.  Some bytes are the load's own to
+ * read, as without a source.  The others are foreign: they come to memory of the source's, and a
+ * thread of the crew copies them to the place to which they would have been read.  Everything
+ * behind that place (digests excepted, which are refused) is as without a source.
+ *
+ *     look    FILE: no byte is foreign.  READY: all foreign bytes of the chunk are there, and stay
+ *             there until the chunk has landed.  LATER: the load goes on with other disks, and asks
+ *             again once its engine was woken
+ *
+ * Threads: all functions are called by the thread that drives the load, but `alike` and `copy`,
+ * which any thread may call between look and landed.
+ */
+#ifndef HOIST_LIB_LOAD_SOURCE_H
+#define HOIST_LIB_LOAD_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hoist/load.h"
+
+struct hoist__chunk;
+struct hoist__load_source;
+
+enum hoist__load_source_state { HOIST__SOURCE_FILE, HOIST__SOURCE_READY, HOIST__SOURCE_LATER };
+
+struct hoist__load_source_ops {
+	/* The plan is made, and the sizes of chunks are known; the engine runs.
+	 * Returns: 0; 1: to be called again; what failed. */
+	int (*begin)(struct hoist__load_source *source, struct hoist_load *load,
+		     uint64_t timeout_ns);
+	enum hoist__load_source_state (*look)(struct hoist__load_source *source,
+					      const struct hoist__chunk *chunk);
+	/* How many of the @bytes at @offset of the file, 1 and more, are as the first one: foreign,
+	 * or not. */
+	size_t (*alike)(struct hoist__load_source *source, size_t file, uint64_t offset,
+			size_t bytes, bool *ret_foreign);
+	/* Copies foreign bytes, which are alike. */
+	void (*copy)(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
+		     unsigned char *to);
+	void (*landed)(struct hoist__load_source *source, const struct hoist__chunk *chunk);
+	/* @whole: all bytes of the load have arrived.  Returns: 1, and the load may end; 0: not
+	 * yet; the failure of the source. */
+	int (*step)(struct hoist__load_source *source, bool whole);
+	/* Nothing is in flight, and the engine still runs.  Adds to the report, and lets all go.
+	 * Called once, also if begin failed or was not called. */
+	void (*end)(struct hoist__load_source *source, struct hoist_load *load);
+	void (*destroy)(struct hoist__load_source *source);
+};
+
+struct hoist__load_source {
+	const struct hoist__load_source_ops *ops;
+};
+
+/* hoist_load_start() with a source.  The source becomes the load's, also if the call fails. */
+int hoist__load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		      struct hoist__load_source *source, hoist_load **ret);
+
+/* Calls @visit for each chunk that the load will read, in order, until a call fails.  Pre: begin.
+ * Returns: 0; the failure of @visit. */
+int hoist__load_walk(const struct hoist_load *load,
+		     int (*visit)(void *context, const struct hoist__chunk *chunk), void *context);
+
+#endif

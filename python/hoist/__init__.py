@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""hoist: model weights from storage to where they run.
+
+>>> import hoist
+>>> for name, buffer in hoist.load("model/", device="cuda:0"):
+...     use(name, buffer)
+>>> state = hoist.torch.load_file("model/", device="cuda:0")
+
+`hoist.torch` and `hoist.numpy` are imported when they are first used: `import hoist` imports neither
+package.
+"""
+
+import importlib as _importlib
+
+from . import errors
+from ._hoist import Buffer, Device, Stream, device_count
+from ._hoist import version as _version
+from .checkpoint import Checkpoint, Tensor, open  # pylint: disable=redefined-builtin
+from .errors import Error
+from .load import Budget, Load, load, load_all
+
+__version__ = _version()
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Stream", "Tensor",
+           "device_count", "errors", "from_dlpack", "load", "load_all", "open"]
+
+
+def from_dlpack(array, *, copy=None):
+    """A Buffer over the memory of another library's array, which it keeps."""
+    return Buffer.from_dlpack(array, copy=copy)
+
+
+def __getattr__(name):
+    if name in ("numpy", "torch"):
+        return _importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module 'hoist' has no attribute {name!r}")

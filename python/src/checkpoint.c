@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* Checkpoint: the files that name tensors.  The contract is in python/src/module.h. */
+#include "module.h"
+
+typedef struct object {
+	PyObject_HEAD hoist_checkpoint *checkpoint; /* NULL: closed */
+	atomic_int n_uses;			    /* starts of loads that run without the GIL */
+} object;
+
+hoist_checkpoint *hoist_py_checkpoint_arg(PyObject *self)
+{
+	if (!PyObject_TypeCheck(self, hoist_py_checkpoint_type)) {
+		PyErr_SetString(PyExc_TypeError, "a checkpoint that hoist.open() made is needed");
+		return NULL;
+	}
+	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
+	if (checkpoint == NULL)
+		hoist_py_fail_text(-EBADF, "the checkpoint was closed");
+	return checkpoint;
+}
+
+void hoist_py_checkpoint_use(PyObject *self, int change)
+{
+	atomic_fetch_add(&((object *)self)->n_uses, change);
+}
+
+static PyObject *checkpoint_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"path", "flags", NULL};
+	PyObject *path = NULL;
+	unsigned flags = 0;
+	int err;
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|I:Checkpoint", names,
+					 PyUnicode_FSConverter, &path, &flags))
+		return NULL;
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	object *self = (object *)allocate(type, 0);
+	if (self != NULL) {
+		hoist_checkpoint *checkpoint = NULL;
+		const char *text = PyBytes_AsString(path);
+		HOIST_PY_WAITING(err = hoist_checkpoint_open(text, flags, &checkpoint));
+		self->checkpoint = checkpoint;
+		if (err < 0) {
+			Py_CLEAR(self);
+			hoist_py_fail(err);
+		}
+	}
+	Py_DECREF(path);
+	return (PyObject *)self;
+}
+
+static PyObject *checkpoint_close(PyObject *self, PyObject *none)
+{
+	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
+	(void)none;
+	if (atomic_load(&((object *)self)->n_uses) > 0) {
+		PyErr_SetString(PyExc_ValueError, "another thread starts a load of the checkpoint");
+		return NULL;
+	}
+	((object *)self)->checkpoint = NULL;
+	HOIST_PY_WAITING(hoist_checkpoint_close(checkpoint));
+	return Py_NewRef(Py_None);
+}
+
+static void checkpoint_dealloc(PyObject *self)
+{
+	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
+	HOIST_PY_WAITING(hoist_checkpoint_close(checkpoint));
+	hoist_py_free_object(self);
+}
+
+static Py_ssize_t checkpoint_length(PyObject *self)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	return checkpoint == NULL ? -1 : (Py_ssize_t)hoist_checkpoint_n_tensors(checkpoint);
+}
+
+/* (name, dtype, shape, nbytes, file, offset, strides or None) of the tensor @index. */
+static PyObject *tensor(PyObject *self, PyObject *args)
+{
+	hoist_tensor_info i = {.size = sizeof i};
+	Py_ssize_t index;
+	if (!PyArg_ParseTuple(args, "n", &index))
+		return NULL;
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	if (checkpoint == NULL)
+		return NULL;
+	int err = hoist_checkpoint_tensor(checkpoint, (size_t)index, &i);
+	if (err < 0)
+		return hoist_py_fail(err);
+	return Py_BuildValue(
+		"(sNNKnKN)", i.name, hoist_py_dtype_name(i.dtype), hoist_py_tuple(i.rank, i.shape),
+		(unsigned long long)i.bytes, (Py_ssize_t)i.file, (unsigned long long)i.offset,
+		i.strides == NULL ? Py_NewRef(Py_None) : hoist_py_tuple(i.rank, i.strides));
+}
+
+static PyObject *names(PyObject *self, PyObject *none)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	(void)none;
+	if (checkpoint == NULL)
+		return NULL;
+	size_t n = hoist_checkpoint_n_tensors(checkpoint);
+	PyObject *list = PyList_New((Py_ssize_t)n);
+	for (size_t t = 0; t < n && list != NULL; t++) {
+		hoist_tensor_info i = {.size = sizeof i};
+		int err = hoist_checkpoint_tensor(checkpoint, t, &i);
+		PyObject *name = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(i.name);
+		if (name == NULL || PyList_SetItem(list, (Py_ssize_t)t, name) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* The index of the tensor called so; KeyError. */
+static PyObject *find(PyObject *self, PyObject *name)
+{
+	size_t index;
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	const char *text = checkpoint == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+	if (text == NULL)
+		return NULL;
+	if (hoist_checkpoint_find(checkpoint, text, &index) < 0) {
+		PyErr_SetObject(PyExc_KeyError, name);
+		return NULL;
+	}
+	return PyLong_FromSize_t(index);
+}
+
+static PyObject *files(PyObject *self, PyObject *none)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	(void)none;
+	if (checkpoint == NULL)
+		return NULL;
+	size_t n = hoist_checkpoint_n_files(checkpoint);
+	PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+	for (size_t f = 0; f < n && tuple != NULL; f++) {
+		hoist_file_info i = {.size = sizeof i};
+		int err = hoist_checkpoint_file(checkpoint, f, &i);
+		PyObject *pair = err < 0 ? hoist_py_fail(err)
+					 : Py_BuildValue("(NK)", PyUnicode_DecodeFSDefault(i.path),
+							 (unsigned long long)i.bytes);
+		if (pair == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)f, pair) < 0)
+			Py_CLEAR(tuple);
+	}
+	return tuple;
+}
+
+static PyObject *metadata(PyObject *self, PyObject *none)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	(void)none;
+	PyObject *dict = checkpoint == NULL ? NULL : PyDict_New();
+	size_t n = dict == NULL ? 0 : hoist_checkpoint_n_metadata(checkpoint);
+	for (size_t m = n;
+	     m-- > 0 && dict != NULL;) { /* a key's first value comes last, and stays */
+		const char *key = NULL;
+		const char *value = NULL;
+		int err = hoist_checkpoint_metadata(checkpoint, m, &key, &value);
+		PyObject *text = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(value);
+		if (text == NULL || PyDict_SetItemString(dict, key, text) < 0)
+			Py_CLEAR(dict);
+		Py_XDECREF(text);
+	}
+	return dict;
+}
+
+static PyObject *get_format(PyObject *self, void *closure)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	(void)closure;
+	return checkpoint == NULL ? NULL
+				  : PyUnicode_FromString(hoist_checkpoint_format(checkpoint));
+}
+
+static PyObject *get_nbytes(PyObject *self, void *closure)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	(void)closure;
+	return checkpoint == NULL ? NULL
+				  : PyLong_FromUnsignedLongLong(hoist_checkpoint_bytes(checkpoint));
+}
+
+static PyObject *get_closed(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(((object *)self)->checkpoint == NULL);
+}
+
+static PyMethodDef methods[] = {
+	{"close", checkpoint_close, METH_NOARGS,
+	 "close($self, /)\n--\n\nLets go of the files.  Loads that were started go on."},
+	{"_tensor", tensor, METH_VARARGS, NULL},
+	{"_names", names, METH_NOARGS, NULL},
+	{"_find", find, METH_O, NULL},
+	{"_files", files, METH_NOARGS, NULL},
+	{"_metadata", metadata, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef fields[] = {
+	{"format", get_format, NULL,
+	 "\"safetensors\", \"gguf\", \"npy\", \"npz\", \"max\" or \"pytorch\".", NULL},
+	{"nbytes", get_nbytes, NULL, "The bytes of all tensors together.", NULL},
+	{"closed", get_closed, NULL, "True after close().", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_new, (void *)checkpoint_new},
+	{Py_tp_dealloc, (void *)checkpoint_dealloc},
+	{Py_mp_length, (void *)checkpoint_length},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, fields},
+	{0, NULL},
+};
+
+static PyType_Spec type = {
+	.name = "hoist._hoist.Checkpoint",
+	.basicsize = sizeof(object),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+int hoist_py_add_checkpoint_type(PyObject *module)
+{
+	hoist_py_checkpoint_type = hoist_py_add_type(module, &type);
+	return hoist_py_checkpoint_type == NULL ? -1 : 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* python/src/module.h - the extension hoist._hoist: objects over libhoist's.
+ *
+ *   module.c      the module: its types, its functions, where exceptions come from
+ *   convert.c     shapes, dtypes, texts and slices, from Python and back
+ *   device.c      Device, Stream, Budget
+ *   buffer.c      Buffer: properties, views, copies
+ *   index.c       Buffer: parts by index
+ *   exchange.c    Buffer: the buffer protocol and DLPack
+ *   checkpoint.c  Checkpoint
+ *   load.c        Load
+ *
+ * Each object holds one reference to the object of libhoist that it stands for, and drops the
+ * reference when it ends.  All that parses options or offers convenience is in Python
+ * (python/hoist); the extension knows include/hoist only, and is written on the limited API of
+ * CPython 3.11.
+ *
+ * The GIL is released around every call of libhoist that can wait, the drops of references
+ * included: they may call back into Python, where the memory is another library's.
+ *
+ * Device objects: one for each device of libhoist, kept for good, so `a is b` tells whether two
+ * devices are the same.
+ *
+ * Failures: hoist_py_fail() raises the exception for libhoist's last failure in this thread.
+ * python/hoist/errors.py chooses the class.
+ */
+#ifndef HOIST_PYTHON_MODULE_H
+#define HOIST_PYTHON_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <stdint.h>
+
+#include <hoist/dlpack.h>
+#include <hoist/element.h>
+#include <hoist/hoist.h>
+
+/* Types are made once, by the module's only interpreter: a sub-interpreter is refused. */
+extern PyTypeObject *hoist_py_device_type, *hoist_py_stream_type, *hoist_py_budget_type,
+	*hoist_py_buffer_type, *hoist_py_checkpoint_type, *hoist_py_load_type;
+
+/* --- failures --- */
+
+/* Raises the exception for @err, with the text of this thread's last failure.  Returns: NULL. */
+PyObject *hoist_py_fail(int err);
+
+/* As hoist_py_fail(), with a text of the extension's own. */
+PyObject *hoist_py_fail_text(int err, const char *text);
+
+/* --- conversion: each returns 0, or -1 with an exception --- */
+
+int hoist_py_dtype(PyObject *name, hoist_dtype *ret);
+PyObject *hoist_py_dtype_name(hoist_dtype dtype);
+
+/* @extents: a sequence of integers, or one integer.  Returns: their number; -1. */
+int hoist_py_extents(PyObject *extents, int64_t ret[HOIST_MAX_RANK]);
+PyObject *hoist_py_tuple(int n, const int64_t *values);
+
+/* A strdup()ed copy of a str; NULL: None. */
+int hoist_py_text(PyObject *text, char **ret);
+
+/* @seq: None, or a sequence of str.  *@ret: an array of copies; NULL: None. */
+int hoist_py_texts(PyObject *seq, char ***ret, size_t *n);
+void hoist_py_free_texts(char **texts, size_t n);
+
+/* --- objects --- */
+
+/* The Device object of @device; takes the reference to @device, even if it fails. */
+PyObject *hoist_py_device(hoist_device *device);
+
+/* @object: a Device, a spec, or None (the CPU).  *@ret: a new reference. */
+int hoist_py_device_arg(PyObject *object, hoist_device **ret);
+
+/* @object: a Stream or None.  *@ret: borrowed; NULL: None. */
+int hoist_py_stream_arg(PyObject *object, hoist_stream **ret);
+int hoist_py_budget_arg(PyObject *object, hoist_budget **ret);
+
+/* A Buffer over @buffer, whose reference it takes, even if it fails. */
+PyObject *hoist_py_buffer(hoist_buffer *buffer);
+
+/* @object's buffer, borrowed; NULL with a TypeError. */
+hoist_buffer *hoist_py_buffer_arg(PyObject *object);
+
+/* Checkpoint's, borrowed; NULL with an exception if it is closed. */
+hoist_checkpoint *hoist_py_checkpoint_arg(PyObject *object);
+
+/* A call uses the checkpoint without the GIL (1), or no more (-1): close() is refused meanwhile. */
+void hoist_py_checkpoint_use(PyObject *object, int change);
+
+int hoist_py_add_device_types(PyObject *module);
+int hoist_py_add_buffer_type(PyObject *module);
+int hoist_py_add_checkpoint_type(PyObject *module);
+int hoist_py_add_load_type(PyObject *module);
+
+/* Makes a type of the module's and adds it under its name.  Returns: NULL with an exception. */
+PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);
+
+/* Frees an object whose fields have ended, and its type's reference. */
+void hoist_py_free_object(PyObject *self);
+
+/* --- index.c and exchange.c, for the type in buffer.c --- */
+
+typedef struct hoist_py_buffer_object {
+	PyObject_HEAD hoist_buffer *buffer;
+	atomic_int n_uses; /* calls that run without the GIL, and views of the buffer protocol:
+			    * close() is refused meanwhile */
+} hoist_py_buffer_object;
+
+/* Raises ClosedError for a closed buffer.  Returns: the buffer, borrowed; NULL. */
+hoist_buffer *hoist_py_open_buffer(PyObject *self);
+
+PyObject *hoist_py_subscript(PyObject *self, PyObject *key);
+int hoist_py_store(PyObject *self, PyObject *key, PyObject *value);
+
+int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags);
+void hoist_py_releasebuffer(PyObject *self, Py_buffer *view);
+PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none);
+PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords);
+
+/* A call of libhoist on an open buffer, which stays open meanwhile. */
+#define HOIST_PY_USING(self, call)                                                                 \
+	do {                                                                                       \
+		atomic_fetch_add(&(self)->n_uses, 1);                                              \
+		HOIST_PY_WAITING(call);                                                            \
+		atomic_fetch_sub(&(self)->n_uses, 1);                                              \
+	} while (0)
+
+/* Calls of libhoist that may wait. */
+#define HOIST_PY_WAITING(call)                                                                     \
+	do {                                                                                       \
+		Py_BEGIN_ALLOW_THREADS call;                                                       \
+		Py_END_ALLOW_THREADS                                                               \
+	} while (0)
+
+#endif

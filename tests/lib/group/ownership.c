@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* The owners of random wants, against a model that looks at one block at a time. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/group/ownership.h"
+#include "tests/support/check.h"
+#include "tests/support/random.h"
+
+enum { MOST_CELLS = 40, WORDS = MOST_CELLS * HOIST__CELL_WORDS };
+
+static uint64_t wants[HOIST__GROUP_RANKS][WORDS];
+static bool reads[MOST_CELLS * HOIST__CELL_BLOCKS]; /* blocks that an owner reads */
+
+static bool wanted(unsigned rank, size_t block)
+{
+	return (wants[rank][block / 64] >> block % 64 & 1) != 0;
+}
+
+/* Some ranks want all, some nothing, and some ranges of any length. */
+static void choose(uint64_t *seed, unsigned n_ranks, size_t n_blocks)
+{
+	memset(wants, 0, sizeof wants);
+	for (unsigned r = 0; r < n_ranks; r++) {
+		uint64_t kind = random_below(seed, 4);
+		if (kind == 0)
+			hoist__wants_add(wants[r], 0, n_blocks);
+		for (uint64_t n = kind > 1 ? random_below(seed, 60) : 0; n > 0; n--) {
+			uint64_t begin = random_below(seed, n_blocks);
+			uint64_t most = random_below(seed, 2) > 0 ? 9 : 2000;
+			uint64_t end = begin + random_below(seed, most);
+			end = end < n_blocks ? end : n_blocks;
+			hoist__wants_add(wants[r], begin, end);
+			for (uint64_t b = begin; b < end; b++)
+				CHECK(wanted(r, b));
+		}
+	}
+}
+
+/* Marks the blocks that are read of a shared cell.  Runs are in order, begin and end with blocks
+ * that are wanted, and have only small gaps. */
+static void read_cell(const struct hoist__ownership *o, size_t cell, unsigned n_ranks)
+{
+	unsigned from = 0;
+	unsigned begin = 0;
+	unsigned n = 0;
+	for (unsigned end = 0; hoist__ownership_run(o, cell, &from, &begin); end = from, n++) {
+		unsigned gap = 0;
+		CHECK(begin < from && from <= HOIST__CELL_BLOCKS);
+		CHECK(n == 0 || begin >= end + HOIST__CELL_GAP);
+		for (unsigned b = begin; b < from; b++) {
+			bool any = false;
+			for (unsigned r = 0; r < n_ranks; r++)
+				any = any || wanted(r, cell * HOIST__CELL_BLOCKS + b);
+			gap = any ? 0 : gap + 1;
+			CHECK(gap < HOIST__CELL_GAP && (b != begin || any));
+			reads[cell * HOIST__CELL_BLOCKS + b] = true;
+		}
+		CHECK(gap == 0);
+	}
+}
+
+static uint64_t wanted_by(size_t cell, unsigned n_ranks, unsigned *ret_blocks)
+{
+	uint64_t by = 0;
+	*ret_blocks = 0;
+	for (size_t b = cell * HOIST__CELL_BLOCKS; b < (cell + 1) * HOIST__CELL_BLOCKS; b++) {
+		bool any = false;
+		for (unsigned r = 0; r < n_ranks; r++)
+			if (wanted(r, b)) {
+				by |= UINT64_C(1) << r;
+				any = true;
+			}
+		*ret_blocks += any;
+	}
+	return by;
+}
+
+/* Looks at each cell.  The owner is a rank that has no more to read than any other. */
+static void compare(const struct hoist__ownership *o, unsigned n_ranks)
+{
+	uint64_t load[HOIST__GROUP_RANKS] = {0};
+	uint32_t n_owned[HOIST__GROUP_RANKS] = {0};
+	unsigned blocks;
+	memset(reads, 0, sizeof reads);
+	for (size_t c = 0; c < o->n_cells; c++) {
+		uint64_t by = wanted_by(c, n_ranks, &blocks);
+		if (by != 0 && (by & (by - 1)) == 0)
+			load[__builtin_ctzll(by)] += blocks;
+	}
+	for (size_t c = 0; c < o->n_cells; c++) {
+		const struct hoist__cell *cell = &o->cells[c];
+		CHECK(cell->wanted_by == wanted_by(c, n_ranks, &blocks));
+		CHECK(cell->shared == (__builtin_popcountll(cell->wanted_by) > 1));
+		if (!cell->shared)
+			continue;
+		CHECK(cell->owner < n_ranks && cell->ordinal == n_owned[cell->owner]++);
+		for (unsigned r = 0; r < n_ranks; r++)
+			CHECK(load[cell->owner] < load[r] ||
+			      (load[cell->owner] == load[r] && cell->owner <= r));
+		load[cell->owner] += blocks;
+		read_cell(o, c, n_ranks);
+		for (unsigned b = 0; b < HOIST__CELL_BLOCKS; b++)
+			for (unsigned r = 0; r < n_ranks; r++)
+				CHECK(!wanted(r, c * HOIST__CELL_BLOCKS + b) ||
+				      reads[c * HOIST__CELL_BLOCKS + b]);
+	}
+	for (unsigned r = 0; r < n_ranks; r++)
+		CHECK(o->n_owned[r] == n_owned[r]);
+}
+
+static void a_round(uint64_t seed)
+{
+	static const unsigned sizes[] = {1, 2, 3, 4, 8, HOIST__GROUP_RANKS};
+	const uint64_t *bitmaps[HOIST__GROUP_RANKS];
+	struct hoist__ownership first = {0};
+	struct hoist__ownership second = {0};
+	unsigned n_ranks = sizes[random_below(&seed, sizeof sizes / sizeof sizes[0])];
+	size_t n_cells = random_below(&seed, MOST_CELLS + 1);
+	check_at("%u ranks, %zu cells", n_ranks, n_cells);
+	if (n_cells > 0)
+		choose(&seed, n_ranks, n_cells * HOIST__CELL_BLOCKS);
+	for (unsigned r = 0; r < n_ranks; r++)
+		bitmaps[r] = wants[r];
+	OK(hoist__ownership_make(bitmaps, n_ranks, n_cells, &first));
+	OK(hoist__ownership_make(bitmaps, n_ranks, n_cells, &second));
+	CHECK(first.n_cells == n_cells);
+	compare(&first, n_ranks);
+	for (size_t c = 0; c < n_cells; c++)
+		CHECK(first.cells[c].owner == second.cells[c].owner &&
+		      first.cells[c].ordinal == second.cells[c].ordinal);
+	hoist__ownership_fini(&first);
+	hoist__ownership_fini(&second);
+}
+
+int main(void)
+{
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		a_round(seed * 7919);
+	return 0;
+}

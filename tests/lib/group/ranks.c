@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks as children of fork.
+ * The contract is in tests/lib/group/ranks.h. */
+#include "config.h"
+
+#include "tests/lib/group/ranks.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/child.h"
+#include "tests/support/load-support.h"
+#include "tests/support/random.h"
+
+struct ranks_said *said;
+static unsigned group_number;
+static char group_name[64];
+
+void ranks_begin(void)
+{
+	said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(said != MAP_FAILED);
+	ranks_next_group();
+}
+
+void ranks_next_group(void)
+{
+	memset(said, 0, sizeof *said);
+	(void)snprintf(group_name, sizeof group_name, "shm:test-%d-%u", (int)getpid(),
+		       group_number++);
+}
+
+hoist_group ranks_group(unsigned rank, unsigned n_ranks)
+{
+	/* So long that no slow machine misses a rank. */
+	return (hoist_group){.size = sizeof(hoist_group),
+			     .name = group_name,
+			     .rank = rank,
+			     .n_ranks = n_ranks,
+			     .timeout_ns = UINT64_C(60000000000)};
+}
+
+pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank))
+{
+	(void)fflush(NULL);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		rank_main(rank);
+		_exit(0);
+	}
+	return child;
+}
+
+void ranks_end(pid_t child, int killed)
+{
+	int status = child_status(child);
+	CHECK(status == 0 || (killed && status == 128 + SIGKILL));
+}
+
+void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed)
+{
+	pid_t children[MOST_RANKS];
+	for (unsigned r = 0; r < n; r++)
+		children[r] = ranks_start(r, rank_main);
+	for (unsigned r = 0; r < n; r++)
+		ranks_end(children[r], (killed >> r & 1) != 0);
+	ranks_left_nothing();
+}
+
+static unsigned entries(const char *folder)
+{
+	unsigned n = 0;
+	DIR *dir = opendir(folder);
+	CHECK(dir != NULL);
+	while (readdir(dir) != NULL)
+		n++;
+	(void)closedir(dir);
+	return n;
+}
+
+static bool file_has(const char *path, const char *piece)
+{
+	char line[1024];
+	bool has = false;
+	FILE *file = fopen(path, "re");
+	CHECK(file != NULL);
+	while (!has && fgets(line, sizeof line, file) != NULL)
+		has = strstr(line, piece) != NULL;
+	(void)fclose(file);
+	return has;
+}
+
+void ranks_left_nothing(void)
+{
+	CHECK(!file_has("/proc/net/unix", group_name + strlen("shm:")));
+	CHECK(!file_has("/proc/self/maps", "memfd:"));
+}
+
+void ranks_load(const hoist_group *group, const char *path, const hoist_load_options *o,
+		void (*look)(hoist_checkpoint *checkpoint, hoist_load *load))
+{
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	hoist_load_report report = {.size = sizeof report};
+	unsigned fds = entries("/proc/self/fd");
+	int err = hoist_group_load(group, checkpoint, o, &load);
+	if (err == 0)
+		err = hoist_load_wait(load);
+	said->err[group->rank] = err;
+	(void)snprintf(said->text[group->rank], sizeof said->text[0], "%.500s",
+		       err < 0 ? hoist_error() : "");
+	if (err == 0) {
+		OK(hoist_load_get_report(load, &report));
+		said->read_bytes[group->rank] = report.direct_bytes + report.cached_bytes;
+		if (look != NULL)
+			look(checkpoint, load);
+	}
+	hoist_load_destroy(load);
+	CHECK(entries("/proc/self/fd") == fds);
+	CHECK(!file_has("/proc/self/maps", "memfd:"));
+	hoist_checkpoint_close(checkpoint);
+}
+
+const char *ranks_big(void)
+{
+	static const char header[] =
+		"{\"a\":{\"dtype\":\"U8\",\"shape\":[40000,1024],\"data_offsets\":[0,40960000]},"
+		"\"b\":{\"dtype\":\"U8\",\"shape\":[300,131072],\"data_offsets\":[40960000,"
+		"80281600]},"
+		"\"c\":{\"dtype\":\"U8\",\"shape\":[5000001],\"data_offsets\":[80281600,85281601]}"
+		"}";
+	uint64_t seed = 3;
+	unsigned char *bytes = malloc(BIG_BYTES);
+	CHECK(bytes != NULL);
+	random_fill(&seed, bytes, BIG_BYTES);
+	support_put_safetensors("big.safetensors", header, bytes, BIG_BYTES);
+	free(bytes);
+	return "big.safetensors";
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/lib/group/ranks.h - ranks as children of fork, and what they leave behind. */
+#ifndef HOIST_TESTS_GROUP_RANKS_H
+#define HOIST_TESTS_GROUP_RANKS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <hoist/group.h>
+#include <hoist/hoist.h>
+
+#define MOST_RANKS 4u
+
+/* Memory that the children share with the parent. */
+struct ranks_said {
+	int err[MOST_RANKS];
+	char text[MOST_RANKS][512];
+	uint64_t read_bytes[MOST_RANKS];
+	volatile unsigned marks[MOST_RANKS];
+};
+extern struct ranks_said *said;
+void ranks_begin(void);
+
+/* A group of a name that no other test uses. */
+hoist_group ranks_group(unsigned rank, unsigned n_ranks);
+void ranks_next_group(void);
+
+/* Runs @rank_main(0 .. n - 1) in a child each, and waits for all: each exits with 0, or, if its bit
+ * is in @killed, was killed by SIGKILL. */
+void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed);
+pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank));
+void ranks_end(pid_t child, int killed);
+
+/* Loads as a rank, waits, and notes result, text and bytes in `said`.  Checks that no descriptor,
+ * thread or mapping stays.  @look: called after a success. */
+void ranks_load(const hoist_group *group, const char *path, const hoist_load_options *o,
+		void (*look)(hoist_checkpoint *checkpoint, hoist_load *load));
+
+/* No socket of the group is left. */
+void ranks_left_nothing(void);
+
+/* "big.safetensors" in support_folder(): 80 MiB; a: long rows, b: rows to slice, c: odd. */
+#define BIG_BYTES (UINT64_C(40000) * 1024 + 300 * 131072 + 5000001)
+const char *ranks_big(void);
+
+#endif

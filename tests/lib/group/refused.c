@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* Groups that do not come together, or break: each rank's error names the rank. */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/group/ranks.h"
+#include "tests/support/load-support.h"
+#include "tests/support/patience.h"
+
+#define SHORT_NS UINT64_C(1500000000)
+
+static const hoist_load_options all = {.size = sizeof all};
+static const char *path;
+
+/* --- options --- */
+
+static const hoist_load_into into = {.tensor = "b"};
+static const hoist_load_target target = {.size = sizeof target, .into = &into, .n_into = 1};
+static const hoist_load_target *const in_place = &target;
+
+static void options_are_checked(void)
+{
+	static const char *none[1];
+	static const char *const first[] = {"b"};
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	const struct {
+		hoist_group group;
+		hoist_load_options o;
+		int err;
+		const char *piece;
+	} cases[] = {
+		{{.name = NULL, .n_ranks = 1}, {0}, -EINVAL, "name is NULL"},
+		{{.name = "tcp://a:1", .n_ranks = 1}, {0}, -ENOTSUP, "tcp://a:1"},
+		{{.name = "shm:x", .n_ranks = 0}, {0}, -EINVAL, "0 ranks"},
+		{{.name = "shm:x", .n_ranks = 65}, {0}, -EINVAL, "65 ranks"},
+		{{.name = "shm:x", .n_ranks = 2, .rank = 2}, {0}, -EINVAL, "rank 2"},
+		{{.name = "shm:x", .n_ranks = 1, .timeout_ns = 5}, {0}, -EINVAL, "timeout"},
+		{{.name = "shm:x", .n_ranks = 1}, {.flags = HOIST_LOAD_DIGEST}, -ENOTSUP, "flags"},
+		{{.name = "shm:x", .n_ranks = 1}, {.flags = HOIST_LOAD_STREAM}, -ENOTSUP, "flags"},
+		{{.name = "shm:x", .n_ranks = 1}, {.io = HOIST_IO_MAP}, -ENOTSUP, "map"},
+		{{.name = "shm:x", .n_ranks = 1}, {.into = &into, .n_into = 1}, -ENOTSUP, "into"},
+		{{.name = "shm:x", .n_ranks = 1},
+		 {.targets = &in_place, .n_targets = 1},
+		 -ENOTSUP,
+		 "into"},
+		{{.name = "shm:x", .n_ranks = 1},
+		 {.order = first, .n_order = 1},
+		 -ENOTSUP,
+		 "order"},
+		{{.name = "shm:x", .n_ranks = 1}, {.chunk_bytes = 4 << 20}, -ENOTSUP, "2 MiB"},
+		{{.name = "shm:x", .n_ranks = 1}, {.depth = 5000}, -EINVAL, "depth"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		hoist_group group = cases[i].group;
+		hoist_load_options o = cases[i].o;
+		check_at("case %zu", i);
+		group.size = sizeof group;
+		o.size = sizeof o;
+		CHECK(hoist_group_load(&group, checkpoint, &o, &load) == cases[i].err);
+		support_said(cases[i].piece);
+	}
+	CHECK(hoist_group_load(NULL, checkpoint, NULL, &load) == -EINVAL);
+	/* Errors that the load's thread meets. */
+	hoist_group group = ranks_group(0, 1);
+	hoist_load_options o = {.size = sizeof o, .tensors = none};
+	group.name = "shm:";
+	OK(hoist_group_load(&group, checkpoint, &o, &load));
+	CHECK(hoist_load_wait(load) == -EINVAL);
+	support_said("1 to 63");
+	hoist_load_destroy(load);
+	group = ranks_group(0, 1);
+	OK(hoist_budget_create(16 << 20, &o.budget));
+	OK(hoist_group_load(&group, checkpoint, &o, &load));
+	CHECK(hoist_load_wait(load) == -EDQUOT);
+	support_said("budget");
+	hoist_load_destroy(load);
+	hoist_budget_unref(o.budget);
+	hoist_checkpoint_close(checkpoint);
+}
+
+/* --- ranks that do not fit --- */
+
+static hoist_group groups[MOST_RANKS];
+static const char *paths[MOST_RANKS];
+
+static void rank_of_table(unsigned index)
+{
+	hoist_checkpoint *checkpoint = support_open(paths[index]);
+	hoist_load *load = NULL;
+	OK(hoist_group_load(&groups[index], checkpoint, &all, &load));
+	said->err[index] = hoist_load_wait(load);
+	(void)snprintf(said->text[index], sizeof said->text[0], "%.500s",
+		       said->err[index] < 0 ? hoist_error() : "");
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void make_groups(unsigned n, uint64_t timeout_ns)
+{
+	ranks_next_group();
+	for (unsigned r = 0; r < n; r++) {
+		groups[r] = ranks_group(r, n);
+		groups[r].timeout_ns = timeout_ns;
+		paths[r] = path;
+	}
+}
+
+static void has(unsigned index, int err, const char *piece)
+{
+	check_at("rank %u: %d, %s", index, said->err[index], said->text[index]);
+	CHECK(said->err[index] == err && strstr(said->text[index], piece) != NULL);
+}
+
+static void another_number_of_ranks(void)
+{
+	make_groups(2, UINT64_C(60000000000));
+	groups[1].n_ranks = 3;
+	ranks_run(2, rank_of_table, 0);
+	has(0, -EINVAL, "rank 1");
+	has(1, -EINVAL, "expects 3 ranks");
+}
+
+static void another_checkpoint(void)
+{
+	make_groups(2, UINT64_C(60000000000));
+	paths[1] = "other.safetensors";
+	ranks_run(2, rank_of_table, 0);
+	has(0, -EINVAL, "another checkpoint");
+	has(1, -EINVAL, "rank 1");
+}
+
+/* Two that say the same: one is refused, and the other waits for the rank that is missing. */
+static void the_same_rank_twice(unsigned rank, const char *missing)
+{
+	unsigned n_refused = 0;
+	make_groups(3, SHORT_NS);
+	groups[1].rank = rank;
+	groups[2].rank = rank;
+	ranks_run(3, rank_of_table, 0);
+	for (unsigned i = rank == 0 ? 0 : 1; i < 3; i++) {
+		n_refused += said->err[i] == -EEXIST;
+		if (said->err[i] != -EEXIST)
+			has(i, -ETIMEDOUT, missing);
+	}
+	CHECK(n_refused == (rank == 0 ? 2 : 1));
+}
+
+static void ranks_that_are_there_already(void)
+{
+	the_same_rank_twice(1, "rank 2");
+	the_same_rank_twice(0, "rank 1");
+}
+
+static void a_rank_that_never_comes(void)
+{
+	make_groups(3, SHORT_NS);
+	ranks_run(2, rank_of_table, 0);
+	has(0, -ETIMEDOUT, "rank 2");
+	has(1, -ETIMEDOUT, "rank 2");
+	make_groups(3, SHORT_NS);
+	groups[0].rank = 2;
+	ranks_run(2, rank_of_table, 0);
+	has(0, -ETIMEDOUT, "rank 0");
+	has(1, -ETIMEDOUT, "rank 0");
+}
+
+/* --- ranks that leave --- */
+
+/* Rank 1 is driven so far that it has met the others, and then leaves as the test says. */
+static enum { CANCELS, STOPS } way;
+
+static void rank_that_leaves(unsigned rank)
+{
+	hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_CALLER_DRIVEN};
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	uint64_t done = 0;
+	uint64_t total = 0;
+	if (rank != 1) {
+		rank_of_table(rank);
+		return;
+	}
+	OK(hoist_group_load(&groups[1], checkpoint, &o, &load));
+	while (done == 0) {
+		CHECK(hoist_load_step(load, 1000000) == 0);
+		hoist_load_progress(load, &done, &total);
+	}
+	if (way == STOPS)
+		(void)raise(SIGSTOP);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void a_rank_is_cancelled(void)
+{
+	way = CANCELS;
+	make_groups(3, UINT64_C(60000000000));
+	ranks_run(3, rank_that_leaves, 0);
+	has(0, -ECONNRESET, "rank 1");
+	has(2, -ECONNRESET, "rank 1");
+}
+
+static void a_rank_stops(void)
+{
+	pid_t children[3];
+	way = STOPS;
+	make_groups(3, 2 * SHORT_NS);
+	for (unsigned r = 0; r < 3; r++)
+		children[r] = ranks_start(r, rank_that_leaves);
+	ranks_end(children[0], 0);
+	ranks_end(children[2], 0);
+	CHECK(kill(children[1], SIGKILL) == 0);
+	ranks_end(children[1], 1);
+	ranks_left_nothing();
+	has(0, -ETIMEDOUT, "rank 1");
+	has(2, -ETIMEDOUT, "rank 1");
+}
+
+/* A file that is shorter than it was fails in the rank that reads it, and so in the others. */
+static void rank_of_shrunk_file(unsigned rank)
+{
+	hoist_checkpoint *checkpoint = support_open("shrinks.safetensors");
+	hoist_load *load = NULL;
+	said->marks[rank] = 1;
+	for (uint64_t until = 0; rank == 0 && said->marks[1] == 0 && patience(&until);)
+		continue;
+	if (rank == 0)
+		CHECK(truncate(support_path("shrinks.safetensors"), 30 << 20) == 0);
+	OK(hoist_group_load(&groups[rank], checkpoint, &all, &load));
+	said->err[rank] = hoist_load_wait(load);
+	(void)snprintf(said->text[rank], sizeof said->text[0], "%.500s", hoist_error());
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void a_rank_fails(void)
+{
+	(void)rename(support_path("big.safetensors"), support_path("shrinks.safetensors"));
+	make_groups(2, UINT64_C(60000000000));
+	ranks_run(2, rank_of_shrunk_file, 0);
+	for (unsigned r = 0; r < 2; r++) {
+		check_at("rank %u: %d, %s", r, said->err[r], said->text[r]);
+		CHECK(said->err[r] == -ENODATA || said->err[r] == -ECONNRESET);
+		CHECK(strstr(said->text[r], "shrinks.safetensors") != NULL);
+	}
+}
+
+int main(void)
+{
+	static const size_t sizes[] = {3000000, 50};
+	ranks_begin();
+	path = ranks_big();
+	support_write("other.safetensors", 0, 2, sizes, -1);
+	CASE(options_are_checked);
+	CASE(another_number_of_ranks);
+	CASE(another_checkpoint);
+	CASE(ranks_that_are_there_already);
+	CASE(a_rank_that_never_comes);
+	CASE(a_rank_is_cancelled);
+	CASE(a_rank_stops);
+	CASE(a_rank_fails);
+	support_cleanup();
+	return 0;
+}

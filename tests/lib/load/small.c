@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Very many small tensors to devices: few copies, right bytes, and zeros for the padding between
+ * them, whatever the slots held before. */
+#include "config.h"
+
+#include <string.h>
+
+#include "tests/support/load-support.h"
+#include "tests/support/random.h"
+
+#define N_TENSORS ((size_t)20000)
+#define MOST_BYTES 700
+#define PATTERN 0xab
+#define PATTERN_BYTES ((size_t)40 << 20)
+
+static uint64_t seed = 20261123;
+
+/* Tensors of random sizes, of which none is empty; and one of the pattern, of as many bytes as all
+ * slots have or more. */
+static void write_files(void)
+{
+	size_t *sizes = calloc(N_TENSORS, sizeof *sizes);
+	unsigned char *pattern = malloc(PATTERN_BYTES);
+	char header[128];
+	CHECK(sizes != NULL && pattern != NULL);
+	for (size_t i = 0; i < N_TENSORS; i++)
+		sizes[i] = 1 + random_below(&seed, i % 3 == 0 ? MOST_BYTES : 64);
+	support_write("small.safetensors", 0, N_TENSORS, sizes, -1);
+	memset(pattern, PATTERN, PATTERN_BYTES);
+	(void)snprintf(header, sizeof header,
+		       "{\"p\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+		       PATTERN_BYTES, PATTERN_BYTES);
+	support_put_safetensors("pattern.safetensors", header, pattern, PATTERN_BYTES);
+	free(pattern);
+	free(sizes);
+}
+
+/* Every slot of the first device's has the pattern, which only the second device gets. */
+static void spoil_slots(hoist_device *const devices[2])
+{
+	const char *none = "p";
+	const hoist_load_slice nothing = {.tensor = "p", .end = 1};
+	const hoist_load_target first = {.size = sizeof first,
+					 .device = devices[0],
+					 .tensors = &none,
+					 .n_tensors = 1,
+					 .slices = &nothing,
+					 .n_slices = 1};
+	const hoist_load_target second = {.size = sizeof second, .device = devices[1]};
+	const hoist_load_target *targets[] = {&first, &second};
+	const hoist_load_options o = {.size = sizeof o, .targets = targets, .n_targets = 2};
+	hoist_load_destroy(support_load("pattern.safetensors", &o));
+}
+
+/* A copy of the device's memory from the tensor's first byte to the next one's, or NULL if there is
+ * no or too large a gap between them.  *ret: the tensor's bytes. */
+static hoist_buffer *copy_with_gap(hoist_device *device, const hoist_buffer *tensor,
+				   const hoist_buffer *next, size_t align, size_t *ret)
+{
+	static hoist_device *cpu;
+	uintptr_t begin = hoist_buffer_address(tensor);
+	int64_t span = (int64_t)(hoist_buffer_address(next) - begin);
+	*ret = hoist_buffer_bytes(tensor);
+	if (span <= (int64_t)*ret || span >= (int64_t)(*ret + align))
+		return NULL;
+	const hoist_buffer_source source = {
+		.size = sizeof source, .address = begin, .bytes = (size_t)span, .device = device};
+	hoist_buffer *all = NULL;
+	hoist_buffer *here = NULL;
+	cpu = cpu != NULL ? cpu : support_device("cpu");
+	OK(hoist_buffer_wrap(&source, HOIST_U8, 1, &span, NULL, &all));
+	OK(hoist_buffer_to(all, cpu, &here));
+	hoist_buffer_unref(all);
+	return here;
+}
+
+/* The bytes between neighbours of one lot are zeros.  Where two copies meet, they are as before the
+ * load.  A byte of a slot's former content is never there. */
+static void check_padding(hoist_load *load, size_t target, hoist_device *device, size_t align)
+{
+	size_t n_zero = 0;
+	size_t n_gaps = 0;
+	size_t which = 0;
+	hoist_buffer *last = NULL;
+	hoist_buffer *next = NULL;
+	OK(hoist_load_target_tensor(load, target, 0, &which, &last));
+	for (size_t i = 1; i < N_TENSORS; i++) {
+		size_t from = 0;
+		OK(hoist_load_target_tensor(load, target, i, &which, &next));
+		hoist_buffer *all = copy_with_gap(device, last, next, align, &from);
+		bool zero = true;
+		for (size_t b = from; all != NULL && b < hoist_buffer_bytes(all); b++) {
+			unsigned char is = ((unsigned char *)hoist_buffer_address(all))[b];
+			CHECK(is != PATTERN);
+			zero = zero && is == 0;
+		}
+		n_gaps += all != NULL;
+		n_zero += all != NULL && zero;
+		hoist_buffer_unref(all);
+		hoist_buffer_unref(last);
+		last = next;
+	}
+	hoist_buffer_unref(last);
+	CHECK(n_gaps > N_TENSORS * 9 / 10 && n_zero > n_gaps * 9 / 10);
+}
+
+struct way {
+	const char *name;
+	hoist_load_options o;
+	size_t n_devices; /* that each get all; 1: and the options' device is the first */
+	unsigned copies;  /* for each slot, at most */
+};
+
+static void load_and_check(const struct way *way, hoist_device *const devices[2])
+{
+	hoist_load_options o = way->o;
+	hoist_load_report report;
+	hoist_load_target targets[2];
+	const hoist_load_target *pointers[] = {&targets[0], &targets[1]};
+	hoist_checkpoint *checkpoint = support_open("small.safetensors");
+	hoist_load *load = NULL;
+	o.size = sizeof o;
+	for (size_t t = 0; t < 2; t++)
+		targets[t] = (hoist_load_target){.size = sizeof targets[t], .device = devices[t]};
+	if (way->n_devices == 2) {
+		/* All but one tensor, so that the two are laid out apart. */
+		static const hoist_load_slice cut = {.tensor = "t000007", .end = 0};
+		targets[1].slices = &cut;
+		targets[1].n_slices = 1;
+		o.targets = pointers;
+		o.n_targets = 2;
+	} else {
+		o.device = devices[0];
+	}
+	OK(hoist_load_start(checkpoint, &o, &load));
+	OK(hoist_load_wait(load));
+	report = support_report(load);
+	printf("%s: %llu copies, %llu reads\n", way->name, (unsigned long long)report.n_copies,
+	       (unsigned long long)report.n_reads);
+	CHECK(report.n_copies <= way->copies * report.n_reads);
+	CHECK(report.n_copies >= report.n_reads);
+	support_compare(checkpoint, load);
+	for (size_t t = 0; t < hoist_load_n_targets(load); t++)
+		check_padding(load, t, devices[t], o.tensor_align);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+int main(void)
+{
+	static const struct way ways[] = {
+		{.name = "aligned to 256", .o = {.tensor_align = 256}, .copies = 1},
+		{.name = "small slots",
+		 .o = {.tensor_align = 1024, .chunk_bytes = 65536},
+		 .copies = 1},
+		{.name = "by the caller",
+		 .o = {.tensor_align = 64, .flags = HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_DIGEST},
+		 .copies = 1},
+		/* A slot has parts of two lots of 2 MiB, or of three. */
+		{.name = "lots",
+		 .o = {.tensor_align = 256, .flags = HOIST_LOAD_SPLIT},
+		 .copies = 3},
+		{.name = "two targets", .o = {.tensor_align = 256}, .n_devices = 2, .copies = 2},
+	};
+	support_emulate("cuda:2");
+	hoist_device *devices[] = {support_device("cuda:0"), support_device("cuda:1")};
+	write_files();
+	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+		spoil_slots(devices);
+		load_and_check(&ways[i], devices);
+	}
+	const struct hoist_emulator_counters seen = support_counters("cuda");
+	CHECK(seen.bad_copies == 0 && seen.use_after_free == 0 && seen.pageable_copies == 0);
+	hoist_device_unref(devices[0]);
+	hoist_device_unref(devices[1]);
+	support_cleanup();
+	return 0;
+}

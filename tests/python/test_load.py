@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: MIT
+"""Checkpoints and loads, against files that the tests write."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import hoist
+import files
+
+
+class WithModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "model.safetensors")
+        cls.bytes = files.write(cls.path, files.MODEL, {"made by": "a test", "é": "ü"})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def check(self, got):
+        self.assertEqual(set(got), set(self.bytes))
+        for name, buffer in got.items():
+            kind, shape = files.MODEL[name]
+            with self.subTest(name=name):
+                self.assertEqual((buffer.shape, buffer.dtype), (shape, files.NAMES[kind]))
+                self.assertEqual(buffer.tobytes(), self.bytes[name])
+
+
+class Checkpoints(WithModel):
+    def test_mapping(self):
+        with hoist.open(self.path) as ckpt:
+            self.assertEqual(list(ckpt), list(files.MODEL))
+            self.assertEqual(len(ckpt), len(files.MODEL))
+            self.assertIn("embed", ckpt)
+            self.assertNotIn("nothing", ckpt)
+            self.assertNotIn(3, ckpt)
+            t = ckpt["layers.0.k"]
+            self.assertEqual((t.name, t.dtype, t.shape, t.nbytes, t.file, t.strides),
+                             ("layers.0.k", "f16", (16, 64), 2048, 0, None))
+            with open(self.path, "rb") as file:
+                file.seek(t.offset)
+                self.assertEqual(file.read(t.nbytes), self.bytes["layers.0.k"])
+            self.assertRaises(KeyError, lambda: ckpt["nothing"])
+            self.assertIsNone(ckpt.get("nothing"))
+            self.assertEqual(ckpt.metadata, {"made by": "a test", "é": "ü"})
+            self.assertEqual(ckpt.files, ((self.path, os.path.getsize(self.path)),))
+            self.assertEqual((ckpt.format, ckpt.nbytes),
+                             ("safetensors", sum(map(len, self.bytes.values()))))
+        self.assertTrue(ckpt.closed)
+        self.assertRaisesRegex(hoist.errors.ClosedError, "was closed", len, ckpt)
+        self.assertIn("closed", repr(ckpt))
+
+    def test_errors(self):
+        bad = os.path.join(self.folder.name, "bad.safetensors")
+        with open(bad, "wb") as file:
+            file.write(b"\xff" * 100)
+        table = [("nothing.safetensors", FileNotFoundError), (bad, hoist.errors.FormatError),
+                 (3.5, TypeError), ("a\0b", ValueError)]
+        for path, kind in table:
+            with self.subTest(path=path), self.assertRaises(kind):
+                hoist.open(path)
+        with self.assertRaises(FileNotFoundError) as caught:
+            hoist.load("nothing.safetensors")
+        self.assertEqual(caught.exception.errno, 2)
+        self.assertIn("nothing.safetensors", str(caught.exception))
+
+
+class Loads(WithModel):
+    def test_all(self):
+        for engine in ("auto", "threads"):
+            for io in ("auto", "direct", "cached", "map", "adaptive"):
+                self.check(hoist.load_all(self.path, engine=engine, io=io))
+        self.check(hoist.load_all(self.path, budget="64M", digest=True))
+
+    def test_as_they_come(self):
+        with hoist.load(self.path) as load:
+            self.check(dict(load))
+            self.assertEqual(list(load), [])
+            self.assertEqual(load.report()["n_tensors"], len(files.MODEL))
+        self.assertTrue(load.closed)
+        self.assertEqual(list(load), [])
+        with hoist.load(self.path) as load:
+            pass
+        self.assertRaisesRegex(hoist.errors.ClosedError, "closed", next, load)
+
+    def test_by_name_and_wait(self):
+        with hoist.load(self.path) as load:
+            self.assertEqual(load["ids"].tobytes(), self.bytes["ids"])
+            self.assertTrue(load.wait())
+            got = dict(load)
+            self.assertEqual(set(got), set(self.bytes))
+            self.assertRaises(KeyError, lambda: load["ids"])
+        with hoist.load(self.path) as load:
+            self.assertRaises(KeyError, lambda: load["nothing"])
+
+    def test_wait_is_timed(self):
+        with hoist.load(self.path) as load:
+            while not load.wait(0.0):
+                pass
+            self.check(dict(load))
+
+    def test_window(self):
+        """Tensors pass through a window, and a program that keeps them is told."""
+        window = max(map(len, self.bytes.values())) + (1 << 16)
+        with hoist.load(self.path, window=window) as load:
+            n = 0
+            for name, buffer in load:
+                n += buffer.tobytes() == self.bytes[name]
+                del buffer  # else the loop's variable holds it while the next one needs room
+            self.assertEqual(n, len(self.bytes))
+            self.assertLessEqual(load.report()["window_peak_bytes"], window)
+        with hoist.load(self.path, window="64K") as load:
+            with self.assertRaises(hoist.errors.WindowError):
+                kept = dict(load)
+                del kept
+
+    def test_order(self):
+        with hoist.load(self.path, order=["scale", "layers.*"]) as load:
+            names = [name for name, _ in load if name != "empty"]
+        self.assertEqual(names[0], "scale")
+        self.assertEqual(sorted(names[1:4]), ["layers.0.k", "layers.0.q", "layers.1.q"])
+        self.assertRaises(FileNotFoundError, hoist.load, self.path, order="nothing")
+
+    def test_selection(self):
+        got = hoist.load_all(self.path, tensors=["layers.*", "ids"], dtype="f32",
+                             slices={"layers.*.q": (1, 1, 4), "ids": (0, slice(10, 20))})
+        self.assertEqual(set(got), {"layers.0.q", "layers.0.k", "layers.1.q", "ids"})
+        whole = np.frombuffer(self.bytes["layers.0.q"], "f").reshape(64, 64)
+        np.testing.assert_array_equal(np.asarray(got["layers.0.q"]), whole[:, 16:32])
+        ids = np.frombuffer(self.bytes["ids"], "q")
+        np.testing.assert_array_equal(np.asarray(got["ids"]), ids[10:20])
+        halves = np.frombuffer(self.bytes["layers.0.k"], "e").astype("f").reshape(16, 64)
+        np.testing.assert_array_equal(np.asarray(got["layers.0.k"]), halves)
+
+    def test_wrong_options(self):
+        table = [
+            ({"io": "fast"}, ValueError, "io is one of"), ({"engine": "x"}, ValueError, "engine"),
+            ({"tensors": ["no.*"]}, FileNotFoundError, "no"), ({"window": "2X"}, ValueError, "size"),
+            ({"slices": {"ids": (0, 1, 0)}}, ValueError, "ranks"), ({"dtype": "i8"}, ValueError, ""),
+            ({"slices": {"ids": (0, slice(0, 9, 2))}}, ValueError, "step"), ({"window": -1}, ValueError, ""),
+            ({"slices": {"ids": (5, 0, 2)}}, ValueError, "ids"), ({"budget": object()}, TypeError, ""),
+            ({"tensors": [3]}, TypeError, ""), ({"device": "cuda:9"}, ValueError, "cuda:9"),
+            ({"stream": "s"}, TypeError, "stream"), ({"tensors": 5}, TypeError, ""),
+        ]
+        for options, kind, text in table:
+            with self.subTest(options=options), self.assertRaisesRegex(kind, text):
+                hoist.load(self.path, **options)
+
+    def test_devices(self):
+        for spec in ("cuda:1", "hip:0"):
+            got = hoist.load_all(self.path, spec)
+            self.assertIs(got["ids"].device, hoist.Device(spec))
+            self.check(got)
+            stream = hoist.Stream(spec)
+            with hoist.load(self.path, spec, stream=stream, window="16M") as load:
+                self.assertEqual({n for n, b in load if b.tobytes() == self.bytes[n]}, set(self.bytes))
+
+    def test_buffers_outlive_everything(self):
+        with hoist.open(self.path) as ckpt, hoist.load(ckpt) as load:
+            load.wait()
+            got = dict(load)
+        self.check(got)
+
+    def test_progress(self):
+        seen = []
+        hoist.load_all(self.path, progress=lambda done, total: seen.append((done, total)))
+        total = sum(map(len, self.bytes.values()))
+        self.assertEqual(seen[-1], (total, total))
+        self.assertEqual(seen, sorted(seen))
+
+    def test_progress_that_raises(self):
+        def fail(done, total):
+            raise RuntimeError("stop")
+
+        for call in (lambda: hoist.load_all(self.path, progress=fail),
+                     lambda: dict(hoist.load(self.path, progress=fail))):
+            self.assertRaisesRegex(RuntimeError, "stop", call)
+
+    def test_interrupt(self):
+        """Ctrl-C while a load runs."""
+        sent = []
+
+        def interrupt(done, total):
+            if not sent:
+                sent.append(os.kill(os.getpid(), signal.SIGINT))
+
+        # A job in the background of a shell ignores the signal.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with hoist.load(self.path, progress=interrupt) as load:
+            self.assertRaises(KeyboardInterrupt, load.wait)
+            with self.assertRaises((hoist.errors.CancelledError, StopIteration)):
+                while True:
+                    next(load)
+
+    def test_asyncio(self):
+        async def both():
+            first, second = hoist.load(self.path), hoist.load(self.path, window="16M")
+            return await asyncio.gather(first, second)
+
+        for load in asyncio.run(both()):
+            self.check(dict(load))
+            load.close()
+
+    def test_two_tasks_await_one_load(self):
+        async def both():
+            with hoist.load(self.path) as load:
+                first, second = asyncio.ensure_future(load._wait_async()), load._wait_async()
+                await asyncio.wait_for(second, 60)
+                await asyncio.wait_for(first, 60)
+                self.check(dict(load))
+
+        asyncio.run(both())
+
+    def test_a_full_window_is_no_end(self):
+        """A program that is told so drops what it has, and goes on."""
+        window, got, n_told = max(map(len, self.bytes.values())) + 4096, {}, 0
+        with hoist.load(self.path, window=window) as load:
+            held = []
+            while True:
+                try:
+                    held.append(next(load))
+                except StopIteration:
+                    break
+                except hoist.errors.WindowError:
+                    n_told += 1
+                    got.update((name, buffer.tobytes()) for name, buffer in held)
+                    held.clear()
+            got.update((name, buffer.tobytes()) for name, buffer in held)
+            held.clear()
+        self.assertGreater(n_told, 0)
+        self.assertEqual(got, self.bytes)
+
+    def test_threads_share_a_load(self):
+        got, lock = [], threading.Lock()
+
+        def take(load):
+            for item in load:
+                with lock:
+                    got.append(item)
+
+        with hoist.load(self.path) as load:
+            threads = [threading.Thread(target=take, args=(load,)) for _ in range(3)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        self.assertEqual(len(got), len(files.MODEL))
+        self.check(dict(got))
+
+    def test_nothing_is_left(self):
+        def once():
+            with hoist.load(self.path, "cuda:0", window="16M") as load:
+                next(load)
+            hoist.load_all(self.path)
+            try:
+                hoist.load(self.path, tensors=["no"])
+            except hoist.Error:
+                pass
+
+        once()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(100):
+            once()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+
+class Arrays(WithModel):
+    def test_numpy(self):
+        with self.subTest("a type that NumPy lacks"):
+            try:
+                import ml_dtypes  # noqa: F401
+            except ImportError:
+                self.assertRaisesRegex(TypeError, "ml_dtypes", hoist.numpy.load_file, self.path)
+        got = hoist.numpy.load_file(self.path, tensors=["ids", "mask", "big", "scalar", "empty"])
+        np.testing.assert_array_equal(got["ids"], np.frombuffer(self.bytes["ids"], "q"))
+        self.assertEqual((got["mask"].dtype, got["scalar"].shape, got["empty"].shape),
+                         (np.dtype(bool), (), (0, 3)))
+        self.assertEqual(got["big"].tobytes(), self.bytes["big"])
+
+    def test_torch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no torch")
+        names = [n for n in files.MODEL if n != "scale" or hasattr(torch, "float8_e4m3fn")]
+        got = hoist.torch.load_file(self.path, tensors=names)
+        self.assertEqual(got["embed"].dtype, torch.bfloat16)
+        self.assertEqual(got["mask"].dtype, torch.bool)
+        for name in names:
+            bits = got[name].contiguous().reshape(-1).view(torch.uint8) if got[name].numel() else None
+            self.assertEqual(tuple(got[name].shape), files.MODEL[name][1])
+            if bits is not None:
+                self.assertEqual(bits.numpy().tobytes(), self.bytes[name])
+        streamed = dict(hoist.torch.iter_file(self.path, tensors=["ids"], window="16M"))
+        self.assertTrue(torch.equal(streamed["ids"], got["ids"]))
+
+
+class Importing(unittest.TestCase):
+    def test_import_brings_neither_numpy_nor_torch(self):
+        code = "import sys, hoist; print([m for m in ('numpy', 'torch') if m in sys.modules])"
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertEqual(out.stdout.strip(), "[]")
+
+    def test_the_command(self):
+        out = subprocess.run([sys.executable, "-c", "from hoist.command import main; main()", "--version"],
+                             capture_output=True, text=True, check=True)
+        self.assertIn(hoist.__version__, out.stdout)
+
+    def test_fork(self):
+        """Host buffers live on in a child; a load says that it is the parent's."""
+        buffer = hoist.Buffer("f32", (4,), zero=True)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if buffer.tobytes() == bytes(16) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Sizes(unittest.TestCase):
+    def test_sizes(self):
+        from hoist.sizes import size
+        for text, want in (("256M", 256 << 20), ("2G", 2 << 30), ("1.5GiB", 3 << 29), ("10", 10),
+                           (7, 7), ("4 k", 4096), ("3B", 3), (np.int64(5), 5)):
+            self.assertEqual(size(text), want)
+        for text in ("", "G", "-1", "2X", "1e999", "nan", "5IB"):
+            with self.subTest(text=text), self.assertRaises(ValueError):
+                size(text)
+        self.assertRaises(TypeError, size, 1.5)
+
+
+if __name__ == "__main__":
+    unittest.main()

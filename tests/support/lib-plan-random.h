@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/support/lib-plan-random.h - a checkpoint made of structs by chance (plan_made). */
+#ifndef HOIST_TESTS_LIB_PLAN_RANDOM_H
+#define HOIST_TESTS_LIB_PLAN_RANDOM_H
+
+#include "tests/support/lib-plan-model.h"
+#include "tests/support/lib-plan.h"
+
+void plan_make_random(const struct plan_model_size *size, uint64_t (*choose)(uint64_t n));
+
+#endif
