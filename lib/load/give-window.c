@@ -181,9 +181,9 @@ static bool has_room(struct hoist_load *load, unsigned disk, size_t first)
 	pthread_mutex_lock(&give->lock);
 	bool fits = hoist__give_fits(give, is_idle(load));
 	give->starved = give->starved && !fits;
+	give->due = first;
 	pthread_mutex_unlock(&give->lock);
 	give->turn = fits ? HOIST__MAX_DISKS : disk;
-	give->due = first;
 	return fits;
 }
 

@@ -93,13 +93,13 @@ struct hoist__give {
 	uint64_t slots_copied;
 	size_t next_of[HOIST__MAX_DISKS]; /* the disk's first lot that is not READY */
 	unsigned turn;			  /* a disk; HOIST__MAX_DISKS: none waits for room */
-	size_t due;			  /* the lot that it waits for */
 
 	/* Under lock. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct hoist__engine *engine; /* to be woken when there is room; NULL: none */
 	struct hoist__give_window *windows;
+	size_t due;	/* the lot that the disk with the turn waits for */
 	uint64_t peak;	/* the most bytes held on one target */
 	size_t *line;	/* READY lots, in order */
 	bool *is_ready; /* of each lot */
