@@ -359,10 +359,11 @@ typedef struct hoist_load_item {
  *   with a window as hoist_load_start() where no memory was left. */
 HOIST_API int hoist_load_next(hoist_load *load, uint64_t timeout_ns, hoist_load_item *item);
 
-/* A descriptor for poll() and the like, which is readable exactly while hoist_load_next() would not
- * give -ETIMEDOUT.  The descriptor is the load's: the caller must not read or close it.
- * Returns: the descriptor; -EINVAL (a load without STREAM; a caller-driven load); -EMFILE, -ENFILE,
- *   -ENOMEM; -ESTALE. */
+/* A descriptor for poll() and the like.  STREAM: it is readable exactly while hoist_load_next()
+ * would not give -ETIMEDOUT.  Without STREAM: it is readable once the load is done and
+ * hoist_load_wait() does not block.  The descriptor is the load's: the caller must not read or
+ * close it.
+ * Returns: the descriptor; -EINVAL (a caller-driven load); -EMFILE, -ENFILE, -ENOMEM; -ESTALE. */
 HOIST_API int hoist_load_fd(hoist_load *load);
 
 /* --- the loaded tensors --- */

@@ -6,6 +6,7 @@
 #include "lib/job/job.h"
 
 #include <errno.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -29,6 +30,7 @@ int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.ended = PTHREAD_COND_INITIALIZER,
 		.driving = PTHREAD_MUTEX_INITIALIZER,
+		.fd = -1,
 	};
 	if (budget == NULL)
 		return hoist_budget_create(HOIST_BUDGET_DEFAULT, &job->budget);
@@ -40,6 +42,8 @@ void hoist__job_fini(struct hoist__job *job)
 {
 	HOIST__ASSERT(job->phase == HOIST__JOB_READY || job->phase == HOIST__JOB_DONE);
 	HOIST__ASSERT(job->engine == NULL && job->staging == NULL && job->held == 0);
+	if (job->fd >= 0)
+		(void)close(job->fd);
 	hoist_budget_unref(job->budget);
 	pthread_cond_destroy(&job->ended);
 	pthread_mutex_destroy(&job->driving);
@@ -75,6 +79,20 @@ void hoist__job_fail(struct hoist__job *job, int err)
 		hoist__engine_cancel(job->engine);
 }
 
+/* Wakes whoever waits for the end.  Under the lock, so that no waiter misses the broadcast between
+ * its look and its wait.  A write of 1 to a counter of 0 never fails. */
+static void tell_done(struct hoist__job *job)
+{
+	uint64_t one = 1;
+	pthread_mutex_lock(&job->lock);
+	atomic_store_explicit(&job->done, true, memory_order_release);
+	pthread_cond_broadcast(&job->ended);
+	ssize_t n = job->fd >= 0 ? write(job->fd, &one, sizeof one) : (ssize_t)sizeof one;
+	pthread_mutex_unlock(&job->lock);
+	HOIST__ASSERT(n == sizeof one);
+	(void)n;
+}
+
 /* Returns: true once the job is DONE. */
 static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 {
@@ -105,11 +123,7 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 	HOIST__ASSERT(job->engine == NULL && job->staging == NULL);
 	HOIST__ASSERT(job->held == 0 && !job->ticket.in_line);
 	job->phase = HOIST__JOB_DONE;
-	/* Under the lock, so that no waiter misses the broadcast between its look and its wait. */
-	pthread_mutex_lock(&job->lock);
-	atomic_store_explicit(&job->done, true, memory_order_release);
-	pthread_cond_broadcast(&job->ended);
-	pthread_mutex_unlock(&job->lock);
+	tell_done(job);
 	return true;
 }
 
@@ -172,6 +186,20 @@ int hoist__job_check_process(const struct hoist__job *job)
 bool hoist__job_is_done(const struct hoist__job *job)
 {
 	return atomic_load_explicit(&job->done, memory_order_acquire);
+}
+
+int hoist__job_fd(struct hoist__job *job)
+{
+	int err = 0;
+	pthread_mutex_lock(&job->lock);
+	if (job->fd < 0) {
+		job->fd = eventfd(hoist__job_is_done(job), EFD_CLOEXEC | EFD_NONBLOCK);
+		if (job->fd < 0)
+			err = hoist__fail_errno(-errno, "making a descriptor for a job's end");
+	}
+	int fd = job->fd;
+	pthread_mutex_unlock(&job->lock);
+	return err < 0 ? err : fd;
 }
 
 int hoist__job_outcome(const struct hoist__job *job)

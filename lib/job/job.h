@@ -27,9 +27,10 @@
  *   - A job works in the process that made it.  A forked child never uses or frees its copy.
  *
  * Threads: one thread at a time drives: the job's own thread, or, caller-driven, the holder of
- * `driving`.  `cancelled` and `done` are any thread's.  `lock` is for waiting only, so that a
- * forked child can ask whether the job is done.  The job's own thread switches to the job's device
- * once.  A caller's thread does so for each step, and finds its own device current again after it.
+ * `driving`.  `cancelled` and `done` are any thread's.  `lock` is for waiting and for `fd` only, so
+ * that a forked child can ask whether the job is done.  The job's own thread switches to the job's
+ * device once.  A caller's thread does so for each step, and finds its own device current again
+ * after it.
  */
 #ifndef HOIST_LIB_JOB_JOB_H
 #define HOIST_LIB_JOB_JOB_H
@@ -102,6 +103,7 @@ struct hoist__job {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	pthread_mutex_t driving; /* caller-driven: one step at a time */
+	int fd;			 /* under lock: readable once `done` is set; -1: nobody asked */
 	int err;
 	struct hoist__failure failure;
 };
@@ -137,6 +139,10 @@ bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns);
 int hoist__job_wait(struct hoist__job *job);
 
 bool hoist__job_is_done(const struct hoist__job *job);
+
+/* A descriptor that is readable once the job is done, the job's until its end.
+ * Returns: the descriptor; -EMFILE, -ENFILE, -ENOMEM. */
+int hoist__job_fd(struct hoist__job *job);
 
 /* The result of a job that is DONE: 0; its failure, with its text in the calling thread. */
 int hoist__job_outcome(const struct hoist__job *job);

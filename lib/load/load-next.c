@@ -196,12 +196,15 @@ int hoist_load_next(hoist_load *load, uint64_t timeout_ns, hoist_load_item *item
 
 int hoist_load_fd(hoist_load *load)
 {
-	int err = check(load);
+	int err = hoist__job_check_process(&load->job);
 	if (err < 0)
 		return err;
 	if (load->job.caller_driven)
 		return hoist__fail(-EINVAL, "the caller drives the load, so nothing happens that a "
-					    "descriptor could tell; call hoist_load_next()");
+					    "descriptor could tell; call hoist_load_next() or "
+					    "hoist_load_step()");
+	if (load->give == NULL)
+		return hoist__job_fd(&load->job);
 	struct hoist__give *give = load->give;
 	pthread_mutex_lock(&give->lock);
 	if (give->fd < 0) {

@@ -86,6 +86,12 @@ static int whole(hoist_load *it)
 	return err;
 }
 
+static int poll_whole(hoist_load *it)
+{
+	int fd = hoist_load_fd(it);
+	return fd < 0 ? fd : whole(it);
+}
+
 #define LOAD(name, ...)                                                                            \
 	static int name(void)                                                                      \
 	{                                                                                          \
@@ -97,7 +103,7 @@ LOAD(to_host, .file = "m.safetensors")
 LOAD(to_host_threads, .file = "m.safetensors", .options = {.engine = HOIST_ENGINE_THREADS})
 LOAD(to_host_cached, .file = "m.safetensors",
      .options = {.io = HOIST_IO_CACHED, .flags = HOIST_LOAD_DROP_CACHE})
-LOAD(to_cuda, .file = "m.safetensors", .on = "cuda:0")
+LOAD(to_cuda, .file = "m.safetensors", .on = "cuda:0", .look = poll_whole)
 LOAD(to_hip_threads, .file = "m.safetensors", .on = "hip:0",
      .options = {.engine = HOIST_ENGINE_THREADS})
 LOAD(shards, .file = "shards", .options = {.flags = HOIST_LOAD_DIGEST})

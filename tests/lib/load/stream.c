@@ -319,6 +319,34 @@ static void a_descriptor_tells_when_to_call(void)
 	hoist_device_unref(device);
 }
 
+/* Readable: the end, however the load ended and whenever the descriptor is asked for. */
+static void a_descriptor_of_a_whole_load_tells_its_end(void)
+{
+	hoist_device *device = support_device("cuda:0");
+	hoist_load_options o = {.size = sizeof o, .device = device};
+	hoist_load_report report = {.size = sizeof report};
+	for (int cancelled = 0; cancelled < 2; cancelled++) {
+		support_hold("cuda", true);
+		hoist_load *load = start(&o);
+		int fd = hoist_load_fd(load);
+		CHECK(fd >= 0 && hoist_load_fd(load) == fd && !is_readable(fd));
+		if (cancelled)
+			hoist_load_cancel(load);
+		support_hold("cuda", false);
+		struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+		CHECK(poll(&poll_fd, 1, -1) == 1);
+		OK(hoist_load_get_report(load, &report)); /* not -EAGAIN: the load is done */
+		CHECK(hoist_load_wait(load) == (cancelled ? -ECANCELED : 0));
+		CHECK(is_readable(fd));
+		hoist_load_destroy(load);
+	}
+	hoist_load *load = start(&o);
+	OK(hoist_load_wait(load));
+	CHECK(is_readable(hoist_load_fd(load)));
+	hoist_load_destroy(load);
+	hoist_device_unref(device);
+}
+
 static void wrong_calls_say_so(void)
 {
 	hoist_checkpoint *checkpoint = support_open("m.safetensors");
@@ -341,8 +369,12 @@ static void wrong_calls_say_so(void)
 
 	o = (hoist_load_options){.size = sizeof o};
 	hoist_load *load = start(&o);
-	CHECK(try_next(load, 0) == -EINVAL && hoist_load_fd(load) == -EINVAL);
+	CHECK(try_next(load, 0) == -EINVAL);
 	support_said("started with HOIST_LOAD_STREAM");
+	hoist_load_destroy(load);
+	o.flags = HOIST_LOAD_CALLER_DRIVEN;
+	load = start(&o);
+	CHECK(hoist_load_fd(load) == -EINVAL);
 	hoist_load_destroy(load);
 
 	o.flags = HOIST_LOAD_STREAM | HOIST_LOAD_CALLER_DRIVEN;
@@ -374,6 +406,7 @@ int main(void)
 	buffers_are_behind_their_copies();
 	drops_on_a_stream_make_room();
 	a_descriptor_tells_when_to_call();
+	a_descriptor_of_a_whole_load_tells_its_end();
 	wrong_calls_say_so();
 	support_cleanup();
 	return 0;
