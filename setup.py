@@ -82,7 +82,8 @@ class BuildWithLibrary(build_ext):
         shutil.copytree(os.path.join(stage, "bin"), os.path.join(package, "bin"))
 
 
-SOURCES = "module convert device buffer index exchange checkpoint load".split()
+SOURCES = ("module convert device buffer index exchange checkpoint load "
+           "options cache doctor").split()
 
 setup(
     version=version(),
@@ -92,7 +93,7 @@ setup(
     ext_modules=[Extension(
         "hoist._hoist",
         sources=[f"python/src/{name}.c" for name in SOURCES],
-        depends=["python/src/module.h"],
+        depends=["python/src/module.h", "python/src/options.h"],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         py_limited_api=True,
         libraries=["hoist"],

@@ -6,8 +6,8 @@
 ...     use(name, buffer)
 >>> state = hoist.torch.load_file("model/", device="cuda:0")
 
-`hoist.torch` and `hoist.numpy` are imported when they are first used: `import hoist` imports neither
-package.
+`hoist.torch`, `hoist.numpy` and `hoist.cache` are imported when they are first used: `import hoist`
+imports neither torch nor NumPy.
 """
 
 import importlib as _importlib
@@ -16,12 +16,14 @@ from . import errors
 from ._hoist import Buffer, Device, Stream, device_count
 from ._hoist import version as _version
 from .checkpoint import Checkpoint, Tensor, open  # pylint: disable=redefined-builtin
+from .doctor import Finding, doctor
 from .errors import Error
-from .load import Budget, Load, load, load_all
+from .load import Load, load, load_all
+from .options import Budget, Target
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Stream", "Tensor",
-           "device_count", "errors", "from_dlpack", "load", "load_all", "open"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Stream", "Target",
+           "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all", "open"]
 
 
 def from_dlpack(array, *, copy=None):
@@ -30,6 +32,6 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("numpy", "torch"):
+    if name in ("cache", "numpy", "torch"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

@@ -5,7 +5,7 @@ Each is an `Error`, and also the built-in exception that a Python program would 
 `except FileNotFoundError` and `except hoist.Error` both catch a missing file.
 
 Attributes of each: `errno` (positive), `driver_error` (the number that a driver gave; 0: none) and
-`driver_api` ("cuda", "hip" or None).  The text is the library's: what failed, why, and the remedy.
+`driver_api` ("cuda", "hip" or None); after a load in place, `into_states` (`hoist.Load`).  The text is the library's: what failed, why, and the remedy.
 """
 
 import errno as _errno
@@ -17,6 +17,7 @@ class Error(Exception):
     errno = 0
     driver_error = 0
     driver_api = None
+    into_states = None
 
     def __str__(self):
         return str(self.args[-1]) if self.args else ""
@@ -82,6 +83,14 @@ class KernelError(Error, OSError):
     """Another failure of the operating system."""
 
 
+class StaleError(Error, OSError):
+    """The object belongs to another process, which forked this one, or its files have changed."""
+
+
+class PeerError(Error, ConnectionError):
+    """Another process failed: a rank of a group, or the holder of the cache."""
+
+
 class TimedOutError(Error, TimeoutError):
     """The time is over."""
 
@@ -108,12 +117,19 @@ _CLASSES = {
     _errno.ECANCELED: CancelledError,
     _errno.ENOBUFS: WindowError,
     _errno.ETIMEDOUT: TimedOutError,
+    _errno.ESTALE: StaleError,
+    _errno.ECONNRESET: PeerError,
+    _errno.EPROTO: PeerError,
+    _errno.EPIPE: PeerError,
+    _errno.ECHILD: PeerError,
 }
 
 
 def make(number, text, driver_error=0, driver_api=None):
     """The exception for an errno value."""
     cls = _CLASSES.get(number, KernelError)
+    if number == _errno.ESTALE and "fork" in text:
+        text += '; start processes by multiprocessing.get_context("spawn")'
     error = cls(number, text) if issubclass(cls, OSError) else cls(text)
     error.errno = number
     error.driver_error = driver_error

@@ -1,89 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Loads: from files to buffers on a device."""
 
-import asyncio
+import atexit
 import collections
 import os
 import time
+import weakref
 
-from . import _hoist
+from . import _hoist, waiting
 from .checkpoint import Checkpoint
 from .errors import OutOfMemoryError, WindowError
+from .options import Options
 from .sizes import size
 
 # A wait is made in steps of this length, between which signals are handled.
 _STEP_NS = 50_000_000
 
-_IO = {
-    "auto": _hoist.IO_AUTO,
-    "direct": _hoist.IO_DIRECT,
-    "cached": _hoist.IO_CACHED,
-    "map": _hoist.IO_MAP,
-    "adaptive": _hoist.IO_ADAPTIVE,
-}
-_ENGINES = {
-    "auto": _hoist.ENGINE_AUTO,
-    "io_uring": _hoist.ENGINE_URING,
-    "threads": _hoist.ENGINE_THREADS,
-}
-_SLICE_END = 2**63 - 1
-
-
-class Budget(_hoist.Budget):
-    """A limit in bytes that loads share: `hoist.Budget("1G")`."""
-
-    def __new__(cls, limit):
-        return super().__new__(cls, size(limit))
-
-
-def _choice(table, value, what):
-    if value not in table:
-        raise ValueError(f"{what} is one of {', '.join(table)}, not {value!r}")
-    return table[value]
-
-
-def _slices(slices):
-    """{tensor: (axis, rank, n_ranks) or (axis, slice)} as the extension takes them.
-
-    A list of such tuples slices several axes of one tensor.
-    """
-    ret = []
-    for name, value in (slices or {}).items():
-        for one in value if isinstance(value, list) else [value]:
-            if len(one) == 3:
-                axis, rank, n_ranks = one
-                if n_ranks < 1:
-                    raise ValueError(f"the slice of {name!r} is of {n_ranks} ranks; give 1 or more")
-                ret.append((name, axis, rank, n_ranks, 0, 0))
-                continue
-            axis, part = one
-            if part.step not in (None, 1):
-                raise ValueError(f"the slice of {name!r} has a step of {part.step}; loads have none")
-            begin = 0 if part.start is None else part.start
-            end = _SLICE_END if part.stop is None else part.stop
-            ret.append((name, axis, 0, 0, begin, end))
-    return ret or None
-
-
-def _options(device, stream, tensors, slices, dtype, budget, io, engine, digest, verify, drop_cache):
-    if isinstance(tensors, str):
-        tensors = [tensors]
-    if budget is not None and not isinstance(budget, _hoist.Budget):
-        budget = Budget(budget)
-    flags = _hoist.LOAD_DIGEST if digest else 0
-    flags |= _hoist.LOAD_VERIFY if verify else 0
-    flags |= _hoist.LOAD_DROP_CACHE if drop_cache else 0
-    return {
-        "device": device,
-        "stream": stream,
-        "tensors": None if tensors is None else list(tensors),
-        "slices": _slices(slices),
-        "dtype": dtype,
-        "budget": budget,
-        "io": _choice(_IO, io, "io"),
-        "engine": _choice(_ENGINES, engine, "engine"),
-        "flags": flags,
-    }
+_STATES = ("untouched", "torn", "whole")
 
 
 class _Progress:
@@ -91,7 +24,7 @@ class _Progress:
 
     def __init__(self, told):
         self._bar = None
-        self._told = told
+        self.told = told
         if told is True:
             try:
                 import tqdm  # pylint: disable=import-outside-toplevel
@@ -99,7 +32,7 @@ class _Progress:
                 raise ImportError("progress=True needs the package tqdm; a function of "
                                   "(done, total) does without") from error
             self._bar = tqdm.tqdm(unit="B", unit_scale=True)
-            self._told = self._move
+            self.told = self._move
         self._last = None
 
     def _move(self, done, total):
@@ -107,12 +40,12 @@ class _Progress:
         self._bar.update(done - self._bar.n)
 
     def __call__(self, load):
-        if self._told is None:
+        if self.told is None:
             return
         now = load.progress()
         if now != self._last:
             self._last = now
-            self._told(*now)
+            self.told(*now)
 
     def close(self):
         if self._bar is not None:
@@ -122,70 +55,121 @@ class _Progress:
 class Load(_hoist.Load):
     """A load that runs: `hoist.load()` makes it.
 
-    Iterating gives (name, buffer) as tensors arrive.  `load[name]` waits for one tensor, `wait()`
-    and `await load` for all.  Each tensor is given once: to the loop, or, if another call has taken
-    it meanwhile, kept until the loop or `load[name]` asks.
+    Iterating gives (name, buffer) as tensors arrive, or (target, name, buffer) with `targets`, where
+    `target` is the number of the Target.  `load[name]`, or `load[target, name]`, waits for one
+    tensor, `wait()` and `await load` for all; `async for` iterates in asyncio and trio.  Each tensor
+    is given once: to the loop, or, if another call has taken it meanwhile, kept until the loop or
+    `load[name]` asks.  A load in place (`into`), and one of a group, gives all tensors at its end.
+
+    After a failure of a load in place, the exception has `into_states`: a dict of the keys of `into`
+    and "untouched", "whole" or "torn"; with `targets`, a list of such dicts.
+
+    A load is a context manager, whose end cancels a load that still runs.  So does the end of the
+    interpreter.  A child of fork cannot use the loads of its parent.
     """
 
-    def __new__(cls, checkpoint, *, progress=None, window=None, owned=False, **options):
+    def __new__(cls, checkpoint, options, *, progress=None, window=None, owned=False):
         bar = _Progress(progress)
-        options["flags"] |= _hoist.LOAD_STREAM
-        window_bytes = 0 if window is None else size(window)
-        self = super().__new__(cls, checkpoint, window_bytes=window_bytes, **options)
+        given = dict(options.given)
+        if options.streams:
+            given["flags"] |= _hoist.LOAD_STREAM
+        self = super().__new__(cls, checkpoint, window_bytes=0 if window is None else size(window),
+                               **given)
+        self._options = options
         self._names = checkpoint._names()
         self._kept = collections.OrderedDict()
+        self._digest_of = {}
         self._all_given = False
-        self._waiter = None
         self._progress = bar
         self._checkpoint = checkpoint if owned else None
+        _running.add(self)
         return self
 
-    def __init__(self, checkpoint, **options):
+    def __init__(self, checkpoint, options, **_):
         pass
 
-    def _take(self, timeout_ns):
-        """Takes the next tensor.  Returns: its name; None: all were given; (): nothing yet.
+    # --- taking tensors ---
 
-        The tensor is kept.  A full window, or a lack of memory, is no end of the load: the caller
-        may drop buffers, and go on.
-        """
-        try:
+    def _keep(self, item):
+        target, tensor, index, buffer = item
+        name = self._names[tensor]
+        key = name if self._options.targets is None else (target, name)
+        self._kept[key] = buffer
+        if target == 0 and self._options.has_digests:
+            self._digest_of[name] = index
+
+    def _take_some(self, timeout_ns):
+        """True: kept what has arrived; None: all were given; (): nothing yet."""
+        if self._options.streams:
             got = self._next(timeout_ns)
             if got:
-                self._kept[self._names[got[1]]] = got[2]
+                self._keep(got)
+            return got and True
+        if not self._is_done():
+            if timeout_ns > 0:
+                waiting.poll(self.fileno(), timeout_ns)
+            return ()
+        self._wait()
+        for target in range(self._options.targets or 1):
+            for item in self._tensors(target):
+                self._keep(item)
+        return None
+
+    def _take(self, timeout_ns):
+        """As _take_some().  A full window, or a lack of memory, is no end of the load: the caller
+        may drop buffers, and go on.  All else is: nobody will take what the load goes on to read.
+        """
+        try:
+            got = self._take_some(timeout_ns)
             self._progress(self)
-        except (WindowError, OutOfMemoryError):
+        except (WindowError, OutOfMemoryError) as error:
+            if not self._options.streams:
+                self._fail(error)
             raise
-        except BaseException:  # Ctrl-C, too: nobody will take what the load goes on to read
-            self.cancel()
+        except BaseException as error:  # Ctrl-C, too
+            self._fail(error)
             raise
         if got is None:
             self._all_given = True
             self._progress.close()
-        return self._names[got[1]] if got else got
-
-    def _take_waiting(self):
-        got = ()
-        while got == ():
-            got = self._take(_STEP_NS)
         return got
+
+    def _fail(self, error):
+        """Ends the load, and tells what became of the buffers of a load in place."""
+        self.cancel()
+        if self.closed or not self._options.in_place:
+            return
+        while not self._is_done():
+            waiting.poll(self.fileno(), _STEP_NS)
+        error.into_states = self._into_states()
+
+    def _into_states(self):
+        states = [{name: _STATES[self._into_state(target, index)] for index, name in enumerate(names)}
+                  for target, names in enumerate(self._options.into)]
+        return states[0] if self._options.targets is None else states
+
+    # --- calls that wait ---
 
     def __iter__(self):
         return self
 
+    def _pop(self):
+        key, buffer = self._kept.popitem(last=False)
+        return (key, buffer) if self._options.targets is None else (*key, buffer)
+
     def __next__(self):
         while True:
             try:
-                return self._kept.popitem(last=False)
+                return self._pop()
             except KeyError:  # nothing is kept, or another thread was quicker
                 pass
             if self._all_given:
                 raise StopIteration
-            self._take_waiting()
+            self._take(_STEP_NS)
 
     def __getitem__(self, name):
         while name not in self._kept and not self._all_given:
-            self._take_waiting()
+            self._take(_STEP_NS)
         return self._kept[name]
 
     def wait(self, timeout=None):
@@ -208,39 +192,51 @@ class Load(_hoist.Load):
                 return self._all_given
         return True
 
-    def _ready(self, loop):
-        """A future for when a tensor can be taken, which all tasks of the event loop share."""
-        if self._waiter is None or self._waiter.done() or self._waiter.get_loop() is not loop:
-            self._waiter = waiter = loop.create_future()
-            fd = self.fileno()
+    def digest(self, name):
+        """The XXH3-128 of the tensor's bytes in its file, 16 bytes, once the tensor has arrived.
 
-            def ready():
-                loop.remove_reader(fd)
-                if not waiter.done():
-                    waiter.set_result(None)
+        For loads with `digest` or `verify`; with targets, of those that the first one has.
+        Raises KeyError for a tensor that has not arrived.
+        """
+        return self._digest(self._digest_of[name])
 
-            loop.add_reader(fd, ready)
-        return asyncio.shield(self._waiter)
+    # --- event loops ---
+
+    async def _take_async(self):
+        if self._take(0) == ():
+            await waiting.readable(self.fileno())
 
     async def _wait_async(self):
-        loop = asyncio.get_running_loop()
         while not self._all_given:
-            if self._take(0) == ():
-                await self._ready(loop)
+            await self._take_async()
         return self
 
     def __await__(self):
         return self._wait_async().__await__()
 
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        while True:
+            try:
+                return self._pop()
+            except KeyError:
+                pass
+            if self._all_given:
+                raise StopAsyncIteration
+            await self._take_async()
+
+    # --- the end ---
+
     def close(self):
-        """Cancels the load if it still runs.  Buffers that were given live on."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
-            waiter.get_loop().remove_reader(self.fileno())
-            waiter.cancel()
+        """Cancels the load if it still runs.  Buffers that were given live on.
+
+        Raises ValueError while another thread waits for the load; cancel() ends that wait.
+        """
+        super().close()
         self._kept.clear()
         self._progress.close()
-        super().close()
         if self._checkpoint is not None:
             self._checkpoint.close()
 
@@ -250,6 +246,28 @@ class Load(_hoist.Load):
     def __exit__(self, *_):
         self.close()
 
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.close()
+
+
+# Loads that the interpreter's end stops: their threads may not call into an interpreter that is gone.
+_running = weakref.WeakSet()
+
+
+@atexit.register
+def _end_loads():
+    running = list(_running)
+    for load_ in running:
+        load_.cancel()
+    for load_ in running:
+        try:
+            load_.close()
+        except ValueError:  # a thread that the interpreter is about to stop waits for the load
+            pass
+
 
 def _open(source):
     """(checkpoint, whether it is the load's own)"""
@@ -258,16 +276,14 @@ def _open(source):
     return Checkpoint(os.fspath(source)), True
 
 
-def load(source, device=None, *, stream=None, tensors=None, slices=None, dtype=None, budget=None,
-         window=None, order=None, io="auto", engine="auto", digest=False, verify=False, drop_cache=False,
-         progress=None):
+def load(source, device=None, *, window=None, progress=None, **options):
     """Starts to load tensors, and gives them as they arrive.
 
     Parameters
     ----------
     source : str, os.PathLike or Checkpoint
     device : str or Device, optional
-        The destination; None: the CPU.
+        The destination; None: the device of `stream`, or the CPU.
     stream : Stream, optional
         Copies are queued here, and buffers are ordered behind them.
     tensors : list of str, optional
@@ -277,6 +293,14 @@ def load(source, device=None, *, stream=None, tensors=None, slices=None, dtype=N
         (axis, slice(begin, end)).  A list of these slices several axes.
     dtype : str, optional
         "f32", "f16" or "bf16": tensors of these three are converted to this one.
+    into : dict, optional
+        {name, or glob that matches one tensor: array}: the tensors to load, each into memory of the
+        program's: a Buffer, a torch tensor, a NumPy array, or anything with `__dlpack__`.  An array
+        has the shape of its tensor, any strides, and the dtype or another one of f32, f16 and bf16.
+        Nothing may use the arrays until the load has ended.  Not with `tensors`, `dtype`, `window`
+        and `io="map"`.
+    targets : list of Target, optional
+        Several destinations, in place of the one of these options: the files are read once for all.
     budget : Budget, int or str, optional
         Of the staging memory: "256M".
     window : int or str, optional
@@ -286,19 +310,46 @@ def load(source, device=None, *, stream=None, tensors=None, slices=None, dtype=N
     order : list of str, optional
         Names or globs: tensors that match the first come first, and so on.
     io : {"auto", "direct", "cached", "map", "adaptive"}
-        "adaptive" maps what the page cache holds, copy-on-write, and reads the rest: to the host
-        only, and not as tensors arrive, so it serves `load_all()` and `load_file()`.
+        "map" maps the files, as `map` says.  "adaptive" maps what the page cache holds,
+        copy-on-write, and reads the rest: to the host only, and not as tensors arrive, so it serves
+        `load_all()` and `load_file()`.
+    map : {"copyonwrite", "readonly", "readwrite"}
+        Where a write to a mapped buffer goes; "readwrite": to the file.
     engine : {"auto", "io_uring", "threads"}
+    group, rank : str, optional
+        "shm:NAME" and "R/N": this process is rank R of N that load together.  The group reads each
+        byte once.  All ranks have succeeded at the end, or none.  Not with `into`, `order`,
+        `window`, `digest` and maps.
+    group_timeout : float, optional
+        Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
     digest, verify : bool
-        Compute digests; compare them with those in the checkpoint.
+        Compute digests (`Load.digest()`); compare them with those in the checkpoint.
     drop_cache : bool
         No page of the files is left in the page cache.
+    populate : bool
+        With maps: all bytes are in memory before the load is done.
+    split : bool
+        A block of memory for each tensor, which goes back with the tensor's last buffer.  Loads that
+        give tensors as they arrive always do so.
+    tensor_align, chunk_bytes, depth : int, optional
+        As in include/hoist/load.h; 0: hoist chooses.
     progress : callable or True, optional
-        Called with (bytes done, bytes in all); True: a bar by tqdm.
+        Called with (bytes done, bytes in all) by the thread that takes tensors; True: a bar by tqdm
+        (ImportError where tqdm is not installed).
 
     Returns
     -------
     Load
+
+    Raises
+    ------
+    NotFoundError
+        There is no such file; a name or glob matches no tensor.
+    FormatError, AccessError, UnsupportedError, DeviceError, OutOfMemoryError
+    ValueError, TypeError
+        An option is wrong, or does not go with another.
+    ReadOnlyError
+        An array of `into` is read-only.
 
     Examples
     --------
@@ -306,43 +357,62 @@ def load(source, device=None, *, stream=None, tensors=None, slices=None, dtype=N
     ...     for name, buffer in load:
     ...         use(name, buffer)
     """
-    options = _options(device, stream, tensors, slices, dtype, budget, io, engine, digest, verify,
-                       drop_cache)
-    if order is not None:
-        options["order"] = [order] if isinstance(order, str) else list(order)
+    known = Options(device, **options)
     checkpoint, owned = _open(source)
     try:
-        return Load(checkpoint, progress=progress, window=window, owned=owned, **options)
+        return Load(checkpoint, known, progress=progress, window=window, owned=owned)
     except BaseException:
         if owned:
             checkpoint.close()
         raise
 
 
-def load_all(source, device=None, *, stream=None, tensors=None, slices=None, dtype=None,
-             budget=None, io="auto", engine="auto", digest=False, verify=False, drop_cache=False,
-             progress=None):
+def load_all(source, device=None, *, progress=None, **options):
     """Loads tensors, and returns when all have arrived: a dict of names and buffers.
 
-    The parameters are those of `load()`, without `window` and `order`.
+    The parameters are those of `load()`, without `window`.  With `targets`, the result is a list of
+    such dicts, one for each target.  Failing halfway leaves nothing, except in place: there the
+    exception has `into_states` (`hoist.Load`).
     """
-    options = _options(device, stream, tensors, slices, dtype, budget, io, engine, digest, verify,
-                       drop_cache)
-    options["flags"] |= _hoist.LOAD_CALLER_DRIVEN
+    known = Options(device, **options)
     checkpoint, owned = _open(source)
+    try:
+        if known.in_place:
+            return _load_in_place(checkpoint, known, progress)
+        return _load_driven(checkpoint, known, progress)
+    finally:
+        if owned:
+            checkpoint.close()
+
+
+def _load_in_place(checkpoint, options, progress):
+    with Load(checkpoint, options, progress=progress) as running:
+        running.wait()
+        if options.targets is None:
+            return dict(running)
+        ret = [{} for _ in range(options.targets)]
+        for target, name, buffer in running:
+            ret[target][name] = buffer
+        return ret
+
+
+def _load_driven(checkpoint, options, progress):
+    """This thread drives the load: it has none of its own."""
+    given = dict(options.given)
+    given["flags"] |= _hoist.LOAD_CALLER_DRIVEN
     bar = _Progress(progress)
     try:
-        running = _hoist.Load(checkpoint, **options)
+        running = _hoist.Load(checkpoint, **given)
         try:
             while not running._step(_STEP_NS):
                 bar(running)
             running._wait()
             bar(running)
             names = checkpoint._names()
-            return {names[index]: buffer for index, buffer in running._tensors()}
+            ret = [{names[item[1]]: item[3] for item in running._tensors(target)}
+                   for target in range(options.targets or 1)]
+            return ret[0] if options.targets is None else ret
         finally:
             running.close()
     finally:
         bar.close()
-        if owned:
-            checkpoint.close()

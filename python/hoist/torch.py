@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """torch tensors of whole checkpoints."""
 
+import typing
+
 import torch
 
+from . import _hoist
+from .errors import InvalidError
 from .load import load, load_all
+from .options import Target
 
 # Types that older releases of torch do not take over DLPack: passed as bits of the same size.
 _AS_BITS = {"bool": ("u8", "bool"), "u16": ("i16", "uint16"), "u32": ("i32", "uint32"),
@@ -13,7 +18,13 @@ _AS_BITS = {"bool": ("u8", "bool"), "u16": ("i16", "uint16"), "u32": ("i32", "ui
 
 
 def tensor(buffer):
-    """A tensor over the buffer's memory, on its device, without a copy."""
+    """A tensor over the buffer's memory, on its device, without a copy.
+
+    Raises BufferError for a read-only buffer, as torch would write to it; `copy()` helps.
+    """
+    if buffer.is_read_only:
+        raise BufferError("the buffer is read-only, and torch has no read-only tensors; "
+                          "buffer.copy() can be written to")
     bits, name = _AS_BITS.get(buffer.dtype, (None, None))
     if bits is None:
         return torch.from_dlpack(buffer)
@@ -45,7 +56,90 @@ def load_file(source, device=None, **options):
     return {name: tensor(b) for name, b in load_all(source, spec, **options).items()}
 
 
-def iter_file(source, device=None, **options):
+def as_buffer(array):
+    """A Buffer over the memory of a tensor, on its device, without a copy.  It keeps the tensor.
+
+    Raises ValueError for a tensor on the meta device, BufferError for one that torch does not export.
+    """
+    if array.is_meta:
+        raise ValueError("the tensor is on the meta device and has no memory; make it on another "
+                         "device, or take the tensors of load_file()")
+    array = array.detach()
+    for name, (bits, kind) in _AS_BITS.items():
+        if array.dtype is getattr(torch, kind, None):
+            plain = array.view(getattr(torch, {"u8": "uint8"}.get(bits, bits.replace("i", "int"))))
+            buffer = _hoist.Buffer.from_dlpack(plain)
+            return buffer.view(name) if buffer.shape else \
+                buffer.reshape((1,)).view(name).reshape(())
+    return _hoist.Buffer.from_dlpack(array)
+
+
+class Loaded(typing.NamedTuple):
+    """The result of `load_into()`."""
+
+    missing: list  # names of the module or dict that the checkpoint lacks
+    unexpected: list  # names of the checkpoint that the module or dict lacks
+
+
+def _once(tensors):
+    """The tensors without those that are the same memory as an earlier one (tied parameters)."""
+    known, ret = set(), {}
+    for name, value in tensors.items():
+        place = (value.device, value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if value.numel() == 0 or place not in known:
+            known.add(place)
+            ret[name] = value
+    return ret
+
+
+def load_into(module, source, *, strict=True, **options):
+    """Loads tensors into a module, or a dict of names and tensors, where they are.
+
+    Tensors may be on several devices, and have another dtype of f32, f16 and bf16 than the file; a
+    parameter that stands under several names is loaded once.  No further memory is taken for the
+    destination.  After a failure the exception has `into_states` (`hoist.Load`): a list of dicts,
+    one for each device.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or dict
+    source : str, os.PathLike or hoist.Checkpoint
+    strict : bool
+        Whether names that only one side has are an error.
+    **options
+        Those of `hoist.load()`, without `device`, `tensors`, `dtype`, `targets` and `window`.
+
+    Returns
+    -------
+    Loaded
+
+    Raises
+    ------
+    InvalidError
+        With `strict`: the names differ, and the text lists some of them; nothing was loaded.  A shape
+        or dtype differs; nothing was loaded.
+    """
+    from .checkpoint import Checkpoint, open as open_  # pylint: disable=import-outside-toplevel
+    if not isinstance(source, Checkpoint):
+        with open_(source) as checkpoint:
+            return load_into(module, checkpoint, strict=strict, **options)
+    named = module.state_dict() if isinstance(module, torch.nn.Module) else module
+    tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+    missing = [name for name in tensors if name not in source]
+    unexpected = [name for name in source if name not in tensors]
+    if strict and (missing or unexpected):
+        raise InvalidError(f"the checkpoint lacks {missing[:5]} ({len(missing)} in all), and has "
+                           f"{unexpected[:5]} beside ({len(unexpected)} in all); strict=False loads "
+                           "the others")
+    devices = {}
+    for name, value in _once({n: t for n, t in tensors.items() if n in source}).items():
+        devices.setdefault(value.device, {})[name] = value
+    if devices:
+        load_all(source, targets=[Target(into=into) for into in devices.values()], **options)
+    return Loaded(missing, unexpected)
+
+
+def iter(source, device=None, **options):  # pylint: disable=redefined-builtin
     """Gives (name, tensor) as tensors arrive; with `window`, tensors that are dropped make room."""
     spec = None if device is None else str(device)
     with load(source, spec, **options) as running:

@@ -75,7 +75,15 @@ static Py_ssize_t checkpoint_length(PyObject *self)
 	return checkpoint == NULL ? -1 : (Py_ssize_t)hoist_checkpoint_n_tensors(checkpoint);
 }
 
-/* (name, dtype, shape, nbytes, file, offset, strides or None) of the tensor @index. */
+PyObject *hoist_py_tensor_tuple(const hoist_tensor_info *i)
+{
+	return Py_BuildValue("(sNNKnKN)", i->name, hoist_py_dtype_name(i->dtype),
+			     hoist_py_tuple(i->rank, i->shape), (unsigned long long)i->bytes,
+			     (Py_ssize_t)i->file, (unsigned long long)i->offset,
+			     i->strides == NULL ? Py_NewRef(Py_None)
+						: hoist_py_tuple(i->rank, i->strides));
+}
+
 static PyObject *tensor(PyObject *self, PyObject *args)
 {
 	hoist_tensor_info i = {.size = sizeof i};
@@ -86,12 +94,7 @@ static PyObject *tensor(PyObject *self, PyObject *args)
 	if (checkpoint == NULL)
 		return NULL;
 	int err = hoist_checkpoint_tensor(checkpoint, (size_t)index, &i);
-	if (err < 0)
-		return hoist_py_fail(err);
-	return Py_BuildValue(
-		"(sNNKnKN)", i.name, hoist_py_dtype_name(i.dtype), hoist_py_tuple(i.rank, i.shape),
-		(unsigned long long)i.bytes, (Py_ssize_t)i.file, (unsigned long long)i.offset,
-		i.strides == NULL ? Py_NewRef(Py_None) : hoist_py_tuple(i.rank, i.strides));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(&i);
 }
 
 static PyObject *names(PyObject *self, PyObject *none)

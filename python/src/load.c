@@ -3,10 +3,9 @@
  *
  * No call waits longer than its caller says: python/hoist/load.py waits in steps, so that signals
  * are handled between them. */
-#include <stdlib.h>
 #include <time.h>
 
-#include "module.h"
+#include "options.h"
 
 typedef struct object {
 	PyObject_HEAD hoist_load *load; /* NULL: closed */
@@ -21,135 +20,35 @@ static hoist_load *open_load(PyObject *self)
 	return load;
 }
 
-/* --- options --- */
+/* --- making and ending --- */
 
-/* The memory that the options point to. */
-struct owned {
-	char **tensors;
-	size_t n_tensors;
-	char **order;
-	size_t n_order;
-	hoist_load_slice *slices;
-	char **slice_names;
-	size_t n_slices;
-	hoist_device *device;
-};
-
-static void drop(struct owned *owned)
+static int start(struct load_options *o, hoist_checkpoint *checkpoint, hoist_load **ret)
 {
-	hoist_py_free_texts(owned->tensors, owned->n_tensors);
-	hoist_py_free_texts(owned->order, owned->n_order);
-	hoist_py_free_texts(owned->slice_names, owned->n_slices);
-	free(owned->slices);
-	HOIST_PY_WAITING(hoist_device_unref(owned->device));
-}
-
-static int no_memory(void)
-{
-	PyErr_NoMemory();
-	return -1;
-}
-
-/* @list: None, or a list of (tensor, axis, rank, n_ranks, begin, end). */
-static int read_slices(PyObject *list, struct owned *owned)
-{
-	if (list == Py_None)
-		return 0;
-	Py_ssize_t n = PySequence_Size(list);
-	if (n < 0)
-		return -1;
-	owned->slices = calloc((size_t)n + 1, sizeof *owned->slices);
-	owned->slice_names = calloc((size_t)n + 1, sizeof *owned->slice_names);
-	if (owned->slices == NULL || owned->slice_names == NULL)
-		return no_memory();
-	owned->n_slices = (size_t)n;
-	for (Py_ssize_t i = 0; i < n; i++) {
-		hoist_load_slice *s = &owned->slices[i];
-		PyObject *name;
-		long long begin;
-		long long end;
-		PyObject *item = PySequence_GetItem(list, i);
-		int err = item == NULL || !PyArg_ParseTuple(item, "OiiiLL:slice", &name, &s->axis,
-							    &s->rank, &s->n_ranks, &begin, &end)
-				  ? -1
-				  : hoist_py_text(name, &owned->slice_names[i]);
-		Py_XDECREF(item);
-		if (err < 0)
-			return -1;
-		s->tensor = owned->slice_names[i];
-		s->begin = begin;
-		s->end = end;
-	}
-	return 0;
-}
-
-static int read_options(PyObject *args, PyObject *keywords, PyObject **checkpoint,
-			hoist_load_options *o, struct owned *owned)
-{
-	static char *names[] = {
-		"checkpoint",  "device", "stream",	 "engine", "io",    "budget",
-		"tensors",     "flags",	 "tensor_align", "slices", "dtype", "map",
-		"chunk_bytes", "depth",	 "window_bytes", "order",  NULL};
-	PyObject *device = Py_None, *stream = Py_None, *budget = Py_None, *tensors = Py_None,
-		 *slices = Py_None, *dtype = Py_None, *order = Py_None;
-	int engine = 0, io = 0, map = 0;
-	Py_ssize_t align = 0, chunk = 0, window = 0;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOiiOOInOOinInO:Load", names,
-					 checkpoint, &device, &stream, &engine, &io, &budget,
-					 &tensors, &o->flags, &align, &slices, &dtype, &map, &chunk,
-					 &o->depth, &window, &order))
-		return -1;
-	if (align < 0 || chunk < 0 || window < 0) {
-		PyErr_SetString(PyExc_ValueError, "tensor_align, chunk_bytes and window_bytes are "
-						  "0 or more");
-		return -1;
-	}
-	o->engine = (enum hoist_engine)engine;
-	o->io = (enum hoist_io)io;
-	o->map = (enum hoist_map)map;
-	o->tensor_align = (size_t)align;
-	o->chunk_bytes = (size_t)chunk;
-	o->window_bytes = (size_t)window;
-	if (hoist_py_stream_arg(stream, &o->stream) < 0 ||
-	    hoist_py_budget_arg(budget, &o->budget) < 0 ||
-	    (dtype != Py_None && hoist_py_dtype(dtype, &o->dtype) < 0) ||
-	    hoist_py_texts(tensors, &owned->tensors, &owned->n_tensors) < 0 ||
-	    hoist_py_texts(order, &owned->order, &owned->n_order) < 0 ||
-	    read_slices(slices, owned) < 0 || hoist_py_device_arg(device, &owned->device) < 0)
-		return -1;
-	o->device = owned->device;
-	o->tensors = (const char *const *)owned->tensors;
-	o->n_tensors = owned->n_tensors;
-	o->order = (const char *const *)owned->order;
-	o->n_order = owned->n_order;
-	o->slices = owned->slices;
-	o->n_slices = owned->n_slices;
-	return 0;
+	return o->group_name != NULL ? hoist_group_load(&o->group, checkpoint, &o->options, ret)
+				     : hoist_load_start(checkpoint, &o->options, ret);
 }
 
 static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	hoist_load_options options = {.size = sizeof options};
-	struct owned owned = {0};
-	PyObject *from = NULL;
+	struct load_options o = {0};
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_load *load = NULL;
 	int err;
-	if (read_options(args, keywords, &from, &options, &owned) == 0)
-		checkpoint = hoist_py_checkpoint_arg(from);
+	if (hoist_py_read_options(args, keywords, &o) == 0)
+		checkpoint = hoist_py_checkpoint_arg(o.checkpoint);
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	object *self = checkpoint == NULL ? NULL : (object *)allocate(type, 0);
 	if (self != NULL) {
-		hoist_py_checkpoint_use(from, 1);
-		HOIST_PY_WAITING(err = hoist_load_start(checkpoint, &options, &load));
-		hoist_py_checkpoint_use(from, -1);
+		hoist_py_checkpoint_use(o.checkpoint, 1);
+		HOIST_PY_WAITING(err = start(&o, checkpoint, &load));
+		hoist_py_checkpoint_use(o.checkpoint, -1);
 		self->load = load;
 		if (err < 0) {
-			Py_CLEAR(self);
 			hoist_py_fail(err);
+			Py_CLEAR(self);
 		}
 	}
-	drop(&owned);
+	hoist_py_drop_options(&o);
 	return (PyObject *)self;
 }
 
@@ -177,7 +76,18 @@ static PyObject *load_close(PyObject *self, PyObject *none)
 
 /* --- running --- */
 
-/* (target, index of the checkpoint's tensor, buffer); None: all were given; (): nothing yet. */
+/* A tensor as Python sees it; takes the reference to @buffer.  @index: among those of the target.
+ */
+static PyObject *given(size_t target, size_t tensor, size_t index, hoist_buffer *buffer)
+{
+	PyObject *object = hoist_py_buffer(buffer);
+	return object == NULL ? NULL
+			      : Py_BuildValue("(nnnN)", (Py_ssize_t)target, (Py_ssize_t)tensor,
+					      (Py_ssize_t)index, object);
+}
+
+/* (target, index of the checkpoint's tensor, index of the target's tensor, buffer); None: all were
+ * given; (): nothing yet. */
 static PyObject *load_next(PyObject *self, PyObject *args)
 {
 	unsigned long long timeout;
@@ -195,8 +105,7 @@ static PyObject *load_next(PyObject *self, PyObject *args)
 		return PyTuple_New(0);
 	if (got < 0)
 		return hoist_py_fail(got);
-	return Py_BuildValue("(nnN)", (Py_ssize_t)item.target, (Py_ssize_t)item.tensor,
-			     hoist_py_buffer(item.buffer));
+	return given(item.target, item.tensor, item.index, item.buffer);
 }
 
 static uint64_t now_ns(void)
@@ -249,6 +158,15 @@ static PyObject *load_cancel(PyObject *self, PyObject *none)
 	return Py_NewRef(Py_None);
 }
 
+/* True if the load is done: _wait() does not wait. */
+static PyObject *load_is_done(PyObject *self, PyObject *none)
+{
+	hoist_load_report r = {.size = sizeof r};
+	hoist_load *load = open_load(self);
+	(void)none;
+	return load == NULL ? NULL : PyBool_FromLong(hoist_load_get_report(load, &r) == 0);
+}
+
 static PyObject *load_fileno(PyObject *self, PyObject *none)
 {
 	hoist_load *load = open_load(self);
@@ -273,26 +191,50 @@ static PyObject *load_progress(PyObject *self, PyObject *none)
 
 /* --- results --- */
 
-/* All tensors of a load that is done and does not stream: [(index in the checkpoint, buffer)]. */
-static PyObject *load_tensors(PyObject *self, PyObject *none)
+/* All tensors of one target of a load that is done and does not stream, as _next() gives them. */
+static PyObject *load_tensors(PyObject *self, PyObject *args)
 {
+	Py_ssize_t target;
 	hoist_load *load = open_load(self);
-	(void)none;
-	if (load == NULL)
+	if (load == NULL || !PyArg_ParseTuple(args, "n", &target))
 		return NULL;
-	size_t n = hoist_load_n_tensors(load);
+	size_t n = hoist_load_target_n_tensors(load, (size_t)target);
 	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (size_t i = 0; i < n && list != NULL; i++) {
-		size_t index = 0;
+		size_t tensor = 0;
 		hoist_buffer *buffer = NULL;
-		int err = hoist_load_tensor(load, i, &index, &buffer);
-		PyObject *pair =
-			err < 0 ? hoist_py_fail(err)
-				: Py_BuildValue("(nN)", (Py_ssize_t)index, hoist_py_buffer(buffer));
-		if (pair == NULL || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0)
+		int err = hoist_load_target_tensor(load, (size_t)target, i, &tensor, &buffer);
+		PyObject *item =
+			err < 0 ? hoist_py_fail(err) : given((size_t)target, tensor, i, buffer);
+		if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
 			Py_CLEAR(list);
 	}
 	return list;
+}
+
+static PyObject *load_digest(PyObject *self, PyObject *args)
+{
+	Py_ssize_t index;
+	unsigned char digest[16];
+	hoist_load *load = open_load(self);
+	if (load == NULL || !PyArg_ParseTuple(args, "n", &index))
+		return NULL;
+	int err = hoist_load_digest(load, (size_t)index, digest);
+	return err < 0 ? hoist_py_fail(err)
+		       : PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
+/* The state of a buffer of a load in place: 0 untouched, 1 torn, 2 whole. */
+static PyObject *load_into_state(PyObject *self, PyObject *args)
+{
+	Py_ssize_t target;
+	Py_ssize_t index;
+	enum hoist_into_state state;
+	hoist_load *load = open_load(self);
+	if (load == NULL || !PyArg_ParseTuple(args, "nn", &target, &index))
+		return NULL;
+	int err = hoist_load_into_state(load, (size_t)target, (size_t)index, &state);
+	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(state);
 }
 
 static PyObject *load_report(PyObject *self, PyObject *none)
@@ -328,7 +270,7 @@ static PyMethodDef methods[] = {
 	 "on."},
 	{"cancel", load_cancel, METH_NOARGS, "cancel($self, /)\n--\n\nAsks the load to end soon."},
 	{"fileno", load_fileno, METH_NOARGS,
-	 "fileno($self, /)\n--\n\nA descriptor that is readable while a tensor can be taken."},
+	 "fileno($self, /)\n--\n\nA descriptor that is readable while there is something to take."},
 	{"progress", load_progress, METH_NOARGS,
 	 "progress($self, /)\n--\n\nBytes that have arrived, and bytes in all."},
 	{"report", load_report, METH_NOARGS,
@@ -336,7 +278,10 @@ static PyMethodDef methods[] = {
 	{"_next", load_next, METH_VARARGS, NULL},
 	{"_step", load_step, METH_VARARGS, NULL},
 	{"_wait", load_wait, METH_NOARGS, NULL},
-	{"_tensors", load_tensors, METH_NOARGS, NULL},
+	{"_is_done", load_is_done, METH_NOARGS, NULL},
+	{"_tensors", load_tensors, METH_VARARGS, NULL},
+	{"_digest", load_digest, METH_VARARGS, NULL},
+	{"_into_state", load_into_state, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -134,6 +134,9 @@ static const struct {
 	{"LOAD_VERIFY", HOIST_LOAD_VERIFY},
 	{"LOAD_SPLIT", HOIST_LOAD_SPLIT},
 	{"LOAD_STREAM", HOIST_LOAD_STREAM},
+	{"MAP_COPY_ON_WRITE", HOIST_MAP_COPY_ON_WRITE},
+	{"MAP_READ_ONLY", HOIST_MAP_READ_ONLY},
+	{"MAP_READ_WRITE", HOIST_MAP_READ_WRITE},
 };
 
 static int add_all(PyObject *module)
@@ -142,7 +145,8 @@ static int add_all(PyObject *module)
 		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
 			return -1;
 	if (hoist_py_add_device_types(module) < 0 || hoist_py_add_buffer_type(module) < 0 ||
-	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0)
+	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0 ||
+	    hoist_py_add_cache(module) < 0 || hoist_py_add_doctor(module) < 0)
 		return -1;
 	return 0;
 }
@@ -158,8 +162,8 @@ static int execute(PyObject *module)
 			"one interpreter; use processes in place of sub-interpreters");
 		return -1;
 	}
-	is_taken = true;
-	return add_all(module);
+	is_taken = add_all(module) == 0; /* an import that failed may be tried again */
+	return is_taken ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

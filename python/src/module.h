@@ -9,6 +9,9 @@
  *   exchange.c    Buffer: the buffer protocol and DLPack
  *   checkpoint.c  Checkpoint
  *   load.c        Load
+ *   options.c     the options of a load (options.h)
+ *   cache.c       Image, and the cache's functions
+ *   doctor.c      what hoist.doctor() asks
  *
  * Each object holds one reference to the object of libhoist that it stands for, and drops the
  * reference when it ends.  All that parses options or offers convenience is in Python
@@ -96,6 +99,11 @@ int hoist_py_add_device_types(PyObject *module);
 int hoist_py_add_buffer_type(PyObject *module);
 int hoist_py_add_checkpoint_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
+int hoist_py_add_cache(PyObject *module);
+int hoist_py_add_doctor(PyObject *module);
+
+/* (name, dtype, shape, nbytes, file, offset, strides or None). */
+PyObject *hoist_py_tensor_tuple(const hoist_tensor_info *info);
 
 /* Makes a type of the module's and adds it under its name.  Returns: NULL with an exception. */
 PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);

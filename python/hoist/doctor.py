@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Findings about this machine."""
+
+import os
+import typing
+
+from . import _hoist
+from .options import io_name
+
+
+class Finding(typing.NamedTuple):
+    """One thing that loads depend on."""
+
+    name: str  # "io_uring", "direct reads", "cuda:0", "advice": names never change
+    level: str  # "ok"; "warning": hoist works in another way, or more slowly; "advice"
+    text: str
+    remedy: str  # of a warning; else ""
+    options: dict  # of advice: for `hoist.load()`
+
+
+def doctor(path=None):
+    """Examines this machine, the limits of this process, the drivers, and the file system at `path`.
+
+    Parameters
+    ----------
+    path : str or os.PathLike, optional
+        A file, or a folder with checkpoints; None: the current folder.  Up to 256 MiB are read from
+        there to measure, which takes less than two seconds.
+
+    Returns
+    -------
+    list of Finding
+        One for each check, and advice on loading from `path` as the last.
+
+    Raises
+    ------
+    NotFoundError, AccessError
+        `path` does not exist, or may not be read.
+
+    Examples
+    --------
+    >>> for finding in hoist.doctor("models/"):
+    ...     if finding.level == "warning":
+    ...         print(finding.name, finding.text, finding.remedy)
+    """
+    checks, advice = _hoist.doctor(None if path is None else os.fspath(path))
+    found = [Finding(name, "ok" if ok else "warning", detail, remedy, {})
+             for name, ok, detail, remedy in checks]
+    text, skipped, io, chunk_bytes, depth = advice
+    options = {} if skipped else {"io": io_name(io), "chunk_bytes": chunk_bytes, "depth": depth}
+    found.append(Finding("advice", "advice", skipped or text, "", options))
+    return found
