@@ -77,7 +77,8 @@ class Load(_hoist.Load):
                                **given)
         self._options = options
         self._names = checkpoint._names()
-        self._kept = collections.OrderedDict()
+        self._kept = {}
+        self._line = collections.deque()  # their keys, in order
         self._digest_of = {}
         self._all_given = False
         self._progress = bar
@@ -95,6 +96,7 @@ class Load(_hoist.Load):
         name = self._names[tensor]
         key = name if self._options.targets is None else (target, name)
         self._kept[key] = buffer
+        self._line.append(key)
         if target == 0 and self._options.has_digests:
             self._digest_of[name] = index
 
@@ -154,15 +156,19 @@ class Load(_hoist.Load):
         return self
 
     def _pop(self):
-        key, buffer = self._kept.popitem(last=False)
+        """The first tensor that is kept; None: there is none."""
+        try:
+            key = self._line.popleft()
+            buffer = self._kept.pop(key)
+        except (IndexError, KeyError):  # KeyError: close() has just dropped it
+            return None
         return (key, buffer) if self._options.targets is None else (*key, buffer)
 
     def __next__(self):
         while True:
-            try:
-                return self._pop()
-            except KeyError:  # nothing is kept, or another thread was quicker
-                pass
+            item = self._pop()
+            if item is not None:
+                return item
             if self._all_given:
                 raise StopIteration
             self._take(_STEP_NS)
@@ -219,10 +225,9 @@ class Load(_hoist.Load):
 
     async def __anext__(self):
         while True:
-            try:
-                return self._pop()
-            except KeyError:
-                pass
+            item = self._pop()
+            if item is not None:
+                return item
             if self._all_given:
                 raise StopAsyncIteration
             await self._take_async()
@@ -236,6 +241,7 @@ class Load(_hoist.Load):
         """
         super().close()
         self._kept.clear()
+        self._line.clear()
         self._progress.close()
         if self._checkpoint is not None:
             self._checkpoint.close()
