@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: MIT
+"""Fork, the end of the interpreter, leaks, sub-interpreters, reference cycles.
+
+HOIST_TEST_FORM=long repeats what chance decides.
+"""
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import weakref
+
+import numpy as np
+
+import hoist
+import files
+
+LONG = os.environ.get("HOIST_TEST_FORM") == "long"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class WithModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "model.safetensors")
+        cls.bytes = files.write(cls.path, {n: s for n, s in files.MODEL.items() if n != "big"})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+
+class Fork(WithModel):
+    def in_child(self, check):
+        """Forks a child, which runs check(), and fails with its text."""
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            text = "nothing"
+            try:
+                text = str(check() or "")
+            except BaseException as error:  # pylint: disable=broad-exception-caught
+                text = repr(error)
+            finally:
+                os.write(write, text.encode()[:4000])
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as said:
+            self.assertEqual(said.read(), "")
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_memory_of_the_host_lives_on(self):
+        plain = hoist.load_all(self.path)
+        mapped = hoist.load_all(self.path, io="map")
+        adaptive = hoist.load_all(self.path, io="adaptive")
+        views = {name: buffer[1:] for name, buffer in plain.items() if buffer.shape and buffer.shape[0]}
+        array = np.asarray(plain["ids"])
+        done = hoist.load(self.path)
+        done.wait()
+        ckpt = hoist.open(self.path)
+
+        def check():
+            for got in (plain, mapped, adaptive, dict(done), hoist.load_all(ckpt)):
+                if {n: b.tobytes() for n, b in got.items()} != self.bytes:
+                    return "other bytes"
+            plain["ids"][:] = 7
+            if array.sum() != 7000 or views["ids"][0].item() != 7:
+                return "not the same memory"
+            with hoist.load(self.path) as load:  # a load of the child's own
+                return "" if len(dict(load)) == len(self.bytes) else "not all"
+
+        self.in_child(check)
+        self.assertEqual(plain["ids"].tobytes(), self.bytes["ids"])
+
+    def test_what_a_child_cannot_use(self):
+        """Threads and drivers do not live in a child."""
+        stream = hoist.Stream("cuda:0")
+        there = hoist.Buffer("f32", (4,), "cuda:0", zero=True)
+        waiting = hoist.load(self.path, group=f"shm:test-fork-{os.getpid()}", rank="0/2")
+        running = hoist.load(self.path, "cuda:0")
+        cpu = hoist.load_all(self.path)["ids"]
+        uses = [stream.synchronize, there.tobytes, there.copy, lambda: there[0].item(), lambda: str(there),
+                lambda: there.__setitem__(0, 5), lambda: cpu.to("cuda:0"), running.wait, running.fileno,
+                lambda: next(running), waiting.wait, waiting.fileno,
+                lambda: hoist.Buffer("f32", (4,), "cuda:0"), lambda: hoist.Device("cuda:1"),
+                lambda: hoist.load_all(self.path, "cuda:0")]
+
+        def check():
+            for number, use in enumerate(uses):
+                try:
+                    use()
+                    return f"{number} works"
+                except hoist.errors.StaleError as error:
+                    if "spawn" not in str(error):
+                        return f"{number}: {error}"
+            for thing in (running, waiting, there):  # no hang, no crash
+                thing.close()
+
+        self.in_child(check)
+        self.assertEqual({n: b.tobytes() for n, b in running}, self.bytes)
+        waiting.close()
+
+    def test_multiprocessing(self):
+        import multiprocessing
+        buffer = hoist.load_all(self.path)["ids"]
+        with multiprocessing.get_context("fork").Pool(2, initializer=_keep, initargs=(buffer,)) as pool:
+            want = int(np.asarray(buffer).sum())
+            self.assertEqual(pool.map(_sum_of_kept, range(8)), [want] * 8)
+
+
+_kept = []
+
+
+def _keep(buffer):
+    _kept.append(buffer)
+
+
+def _sum_of_kept(_):
+    return int(np.asarray(_kept[0]).sum())
+
+
+# Work of all kinds, which the process's end interrupts.
+BUSY = """
+import asyncio, os, random, signal, sys, threading, hoist
+how, seconds, path = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+kept = []
+def work():
+    stream = hoist.Stream("cuda:0")
+    while True:
+        load = hoist.load(path, "cuda:0", stream=stream, window="8M")
+        kept.append((load, [next(load)]))
+        kept.append(hoist.load(path, into={"ids": hoist.Buffer("i64", (1000,))}))
+        kept.append(hoist.load(path, group="shm:busy-%d-%d" % (os.getpid(), len(kept)), rank="0/2"))
+        a = hoist.Buffer("f32", (1 << 16,), stream=stream, zero=True)
+        b = hoist.from_dlpack(a.to("cpu"))
+        a.copy_from(b)
+        kept.append(b)
+        hoist.load_all(path, progress=lambda done, total: None)
+        if len(kept) > 40:
+            del kept[:20]
+class Late:
+    def __del__(self):  # runs while the interpreter ends
+        try:
+            hoist.load(path).cancel()
+        except BaseException:
+            pass
+late = Late()
+if how == "daemon":
+    for _ in range(2):
+        threading.Thread(target=work, daemon=True).start()
+    threading.Event().wait(seconds)
+    sys.exit(3)
+if how == "interrupt":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+elif how == "killed":
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM)).start()
+try:
+    if how == "exit":
+        done = threading.Timer(seconds, lambda: kept.append(None))
+        done.start()
+        while None not in kept:
+            kept[:] = kept[-5:]
+            kept.append(hoist.load(path, "cuda:0"))
+            kept.append(hoist.load(path, into={"ids": hoist.Buffer("i64", (1000,))}))
+        sys.exit(3)
+    work()
+except KeyboardInterrupt:
+    sys.exit(3)
+"""
+
+
+class Exit(WithModel):
+    def test_at_random_points(self):
+        """No crash and no hang, however the process ends."""
+        seed = int(os.environ.get("HOIST_TEST_SEED") or random.randrange(10**6))
+        r = random.Random(seed)
+        for n in range(200 if LONG else 12):
+            how = ("daemon", "interrupt", "exit", "killed")[n % 4]
+            seconds = r.random() * 0.6
+            out = subprocess.run([sys.executable, "-X", "faulthandler", "-c", BUSY, how, str(seconds),
+                                  self.path], capture_output=True, text=True, timeout=300, check=False)
+            with self.subTest(how=how, seconds=seconds, seed=seed):
+                self.assertEqual(out.returncode, -signal.SIGTERM if how == "killed" else 3, out.stderr)
+                self.assertNotIn("Fatal", out.stderr)
+
+    def test_killed_at_once(self):
+        """Nothing of a killed process is left: no memory in /dev/shm, no socket's file."""
+        before = set(os.listdir("/dev/shm"))
+        child = subprocess.Popen([sys.executable, "-c", BUSY, "daemon", "100", self.path])
+        time.sleep(0.3)
+        child.kill()
+        child.wait()
+        left = {name for name in set(os.listdir("/dev/shm")) - before if str(child.pid) in name}
+        self.assertEqual(left, set())
+
+
+class Leaks(WithModel):
+    def everything(self):
+        with hoist.open(self.path) as ckpt:
+            list(ckpt.items())
+            with hoist.load(ckpt, "cuda:0", tensors=["layers.*"], window="8M") as load:
+                next(load)
+            hoist.load_all(ckpt, targets=[hoist.Target(tensors="ids"), hoist.Target(tensors="i*")])
+        ids = np.zeros(1000, "q")
+        with hoist.load(self.path, into={"ids": ids}) as load:
+            dict(load)
+        for wrong in ({"tensors": "no"}, {"into": {"ids": ids[:5]}}, {"targets": [hoist.Target()] * 17}):
+            try:
+                hoist.load(self.path, **wrong)
+            except hoist.Error:
+                pass
+        buffer = hoist.Buffer("f32", (4, 6), zero=True)
+        buffer[1:, ::2] = 5.0
+        hoist.from_dlpack(np.asarray(buffer)).to("cuda:0").copy().tobytes()
+        memoryview(buffer).release()
+        hoist.Budget("1M").used, str(buffer), hoist.device_count("cuda")  # pylint: disable=pointless-statement
+
+    @staticmethod
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def holds(self):
+        gc.collect()
+        counted = (None, hoist.Buffer, hoist.Load, hoist.Budget, hoist.Stream, hoist.errors)
+        return [sys.getrefcount(one) for one in counted[1:]], len(gc.get_objects()), \
+            len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    def test_rounds_leave_nothing(self):
+        for _ in range(20):
+            self.everything()
+        n = 10000 if LONG else 500
+        before, memory = self.holds(), self.resident()
+        for _ in range(n):
+            self.everything()
+        after = self.holds()
+        self.assertEqual(after[0], before[0])
+        self.assertLess(abs(after[1] - before[1]), 50)
+        self.assertLessEqual(after[2:], before[2:])
+        # One object of C lost in each round would be 64 bytes or more; caches and arenas settle.
+        self.assertLess(self.resident() - memory, (8 << 20) + n * 60)
+
+
+class Cycles(WithModel):
+    def test_callbacks(self):
+        """A load that its own progress function refers to."""
+        class Told:
+            def __call__(self, done, total):
+                pass
+
+        for options in ({}, {"group": f"shm:test-cycle-{os.getpid()}", "rank": "0/2"}):
+            told = Told()
+            told.load = hoist.load(self.path, progress=told, **options)
+            alive = weakref.ref(told.load)
+            del told
+            gc.collect()
+            self.assertIsNone(alive())
+
+    def test_the_end_of_a_load_that_is_in_use(self):
+        """A load that is collected while it runs stops."""
+        before = len(os.listdir("/proc/self/task"))
+        load = hoist.load(self.path, group=f"shm:test-gone-{os.getpid()}", rank="0/2", group_timeout=300)
+        self.assertGreater(len(os.listdir("/proc/self/task")), before)
+        del load
+        gc.collect()
+        self.assertLessEqual(len(os.listdir("/proc/self/task")), before + 1)
+
+
+SECOND = """
+import hoist
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+second = interpreters.create()
+code = '''
+try:
+    import hoist
+except ImportError as error:
+    assert "sub-interpreter" in str(error) or "subinterpreter" in str(error), error
+else:
+    raise SystemError("imported")
+'''
+error = interpreters.run_string(second, code)
+assert error is None, error
+interpreters.destroy(second)
+buffer = hoist.Buffer("f32", (4,), zero=True)
+assert buffer.tobytes() == bytes(16)
+"""
+
+
+class Interpreters(unittest.TestCase):
+    def test_a_second_one_is_refused_in_words(self):
+        out = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SECOND], capture_output=True,
+                             text=True, check=False)
+        if "No module named '_interpreters'" in out.stderr:
+            self.skipTest("this Python has no sub-interpreters")
+        self.assertEqual((out.returncode, out.stderr), (0, ""))
+
+    def test_a_second_import(self):
+        code = ("import sys, hoist\nfor name in list(sys.modules):\n if name.startswith('hoist'): "
+                "del sys.modules[name]\ntry:\n import hoist\nexcept ImportError as error:\n print(error)")
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertIn("can be imported once", out.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
