@@ -5,7 +5,6 @@ import atexit
 import collections
 import os
 import time
-import weakref
 
 from . import _hoist, waiting
 from .checkpoint import Checkpoint
@@ -83,7 +82,6 @@ class Load(_hoist.Load):
         self._all_given = False
         self._progress = bar
         self._checkpoint = checkpoint if owned else None
-        _running.add(self)
         return self
 
     def __init__(self, checkpoint, options, **_):
@@ -259,20 +257,8 @@ class Load(_hoist.Load):
         self.close()
 
 
-# Loads that the interpreter's end stops: their threads may not call into an interpreter that is gone.
-_running = weakref.WeakSet()
-
-
-@atexit.register
-def _end_loads():
-    running = list(_running)
-    for load_ in running:
-        load_.cancel()
-    for load_ in running:
-        try:
-            load_.close()
-        except ValueError:  # a thread that the interpreter is about to stop waits for the load
-            pass
+# The threads of loads may not call into an interpreter that is gone.
+atexit.register(_hoist.end_loads)
 
 
 def _open(source):

@@ -3,6 +3,7 @@
  *
  * No call waits longer than its caller says: python/hoist/load.py waits in steps, so that signals
  * are handled between them. */
+#include <pthread.h>
 #include <time.h>
 
 #include "options.h"
@@ -10,7 +11,66 @@
 typedef struct object {
 	PyObject_HEAD hoist_load *load; /* NULL: closed */
 	atomic_int n_uses; /* calls that run without the GIL: close() is refused meanwhile */
+	struct object *before, *after; /* in the list of all objects */
 } object;
+
+/* All objects, so that the interpreter's end can stop their loads.  A WeakSet would do, but for its
+ * callback in Python, in which a signal's exception is lost. */
+static object *all;
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER; /* held for a few instructions */
+
+static void enlist(object *self)
+{
+	pthread_mutex_lock(&all_lock);
+	self->after = all;
+	if (all != NULL)
+		all->before = self;
+	all = self;
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void delist(object *self)
+{
+	pthread_mutex_lock(&all_lock);
+	if (self->after != NULL)
+		self->after->before = self->before;
+	if (self->before != NULL)
+		self->before->after = self->after;
+	else if (all == self)
+		all = self->after;
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* Closes a load that no call uses.  Returns: that load; NULL: there is none. */
+static hoist_load *close_one(void)
+{
+	hoist_load *ret = NULL;
+	pthread_mutex_lock(&all_lock);
+	for (object *o = all; o != NULL && ret == NULL; o = o->after)
+		if (o->load != NULL && atomic_load(&o->n_uses) == 0) {
+			ret = o->load;
+			o->load = NULL;
+		}
+	pthread_mutex_unlock(&all_lock);
+	return ret;
+}
+
+/* Cancels and closes all loads: their threads may not call into an interpreter that is gone.  A
+ * load that another thread waits for is cancelled only. */
+static PyObject *end_loads(PyObject *self, PyObject *none)
+{
+	hoist_load *load;
+	(void)self;
+	(void)none;
+	pthread_mutex_lock(&all_lock);
+	for (object *o = all; o != NULL; o = o->after)
+		if (o->load != NULL)
+			hoist_load_cancel(o->load);
+	pthread_mutex_unlock(&all_lock);
+	while ((load = close_one()) != NULL)
+		HOIST_PY_WAITING(hoist_load_destroy(load));
+	return Py_NewRef(Py_None);
+}
 
 static hoist_load *open_load(PyObject *self)
 {
@@ -43,6 +103,7 @@ static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 		HOIST_PY_WAITING(err = start(&o, checkpoint, &load));
 		hoist_py_checkpoint_use(o.checkpoint, -1);
 		self->load = load;
+		enlist(self);
 		if (err < 0) {
 			hoist_py_fail(err);
 			Py_CLEAR(self);
@@ -55,6 +116,7 @@ static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 static void load_dealloc(PyObject *self)
 {
 	hoist_load *load = ((object *)self)->load;
+	delist((object *)self);
 	HOIST_PY_WAITING(hoist_load_destroy(load));
 	hoist_py_free_object(self);
 }
@@ -305,8 +367,15 @@ static PyType_Spec type = {
 	.slots = slots,
 };
 
+static PyMethodDef functions[] = {
+	{"end_loads", end_loads, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
 int hoist_py_add_load_type(PyObject *module)
 {
+	if (PyModule_AddFunctions(module, functions) < 0)
+		return -1;
 	hoist_py_load_type = hoist_py_add_type(module, &type);
 	return hoist_py_load_type == NULL ? -1 : 0;
 }
