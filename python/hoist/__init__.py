@@ -18,10 +18,11 @@ from ._hoist import version as _version
 from .checkpoint import Checkpoint, Tensor, open  # pylint: disable=redefined-builtin
 from .errors import Error
 from .load import Budget, Load, load, load_all
+from .save import Save, save
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Stream", "Tensor",
-           "device_count", "errors", "from_dlpack", "load", "load_all", "open"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Save", "Stream", "Tensor",
+           "device_count", "errors", "from_dlpack", "load", "load_all", "open", "save"]
 
 
 def from_dlpack(array, *, copy=None):
@@ -30,6 +31,6 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("numpy", "torch"):
+    if name in ("numpy", "safetensors", "torch"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

@@ -8,6 +8,7 @@ import numpy
 
 from . import _hoist
 from .load import load_all
+from .save import save
 
 
 def _dtype_of(name):
@@ -42,3 +43,12 @@ def load_file(source, **options):
     The options are those of `hoist.load()`, without `device`, `stream`, `window` and `order`.
     """
     return {name: asarray(buffer) for name, buffer in load_all(source, **options).items()}
+
+
+def save_file(tensors, path, **options):
+    """Saves a dict of names and arrays, and returns when the file is at its path.
+
+    The arrays may have any strides and byte order, types of ml_dtypes, and be read-only.  The
+    options are those of `hoist.save()`.  Returns None.
+    """
+    save(tensors, path, **options).wait()

@@ -9,6 +9,7 @@
  *   exchange.c    Buffer: the buffer protocol and DLPack
  *   checkpoint.c  Checkpoint
  *   load.c        Load
+ *   save.c        Save
  *
  * Each object holds one reference to the object of libhoist that it stands for, and drops the
  * reference when it ends.  All that parses options or offers convenience is in Python
@@ -96,6 +97,7 @@ int hoist_py_add_device_types(PyObject *module);
 int hoist_py_add_buffer_type(PyObject *module);
 int hoist_py_add_checkpoint_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
+int hoist_py_add_save_type(PyObject *module);
 
 /* Makes a type of the module's and adds it under its name.  Returns: NULL with an exception. */
 PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);
