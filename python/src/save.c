@@ -172,29 +172,45 @@ static int place_of(const Py_buffer *view, hoist_dtype dtype, struct place *ret)
 	return 0;
 }
 
-/* (name, memoryview, dtype): host memory, which the memoryview keeps. */
+/* The place of the bytes of @view as elements of @shape, in C order.  Returns: the rank; -1. */
+static int place_of_bytes(const Py_buffer *view, PyObject *shape, struct place *ret)
+{
+	ret->source = (hoist_buffer_source){
+		.size = sizeof ret->source,
+		.address = view->len == 0 ? 0 : (uintptr_t)view->buf,
+		.bytes = (size_t)view->len,
+		.is_read_only = 1,
+	};
+	return hoist_py_extents(shape, ret->shape);
+}
+
+/* (name, memoryview, dtype, shape=None): host memory, which the memoryview keeps; with a shape, it
+ * is contiguous. */
 static PyObject *save_add_memory(PyObject *self, PyObject *args)
 {
 	const char *name;
 	PyObject *source;
 	PyObject *type;
+	PyObject *shape = Py_None;
 	hoist_dtype dtype;
 	struct place place;
 	Py_buffer view;
 	hoist_buffer *buffer = NULL;
-	if (!PyArg_ParseTuple(args, "sOO:_add_memory", &name, &source, &type) ||
+	if (!PyArg_ParseTuple(args, "sOO|O:_add_memory", &name, &source, &type, &shape) ||
 	    hoist_py_dtype(type, &dtype) < 0 ||
 	    PyObject_GetBuffer(source, &view, PyBUF_FULL_RO) < 0)
 		return NULL;
-	int err = place_of(&view, dtype, &place);
-	if (err == 0) {
-		HOIST_PY_WAITING(err = hoist_buffer_wrap(&place.source, dtype, view.ndim,
-							 place.shape, place.strides, &buffer));
-		if (err < 0)
-			hoist_py_fail(err);
-	}
+	const bool is_bytes = shape != Py_None;
+	int rank = is_bytes				? place_of_bytes(&view, shape, &place)
+		   : place_of(&view, dtype, &place) < 0 ? -1
+							: view.ndim;
 	PyBuffer_Release(&view);
-	return err < 0 ? NULL : add(self, name, buffer, source);
+	if (rank < 0)
+		return NULL;
+	int err;
+	HOIST_PY_WAITING(err = hoist_buffer_wrap(&place.source, dtype, rank, place.shape,
+						 is_bytes ? NULL : place.strides, &buffer));
+	return err < 0 ? hoist_py_fail(err) : add(self, name, buffer, source);
 }
 
 /* (name, object, typestr, address, shape, strides or None, stream or None): an object with
