@@ -82,14 +82,14 @@ class BuildWithLibrary(build_ext):
         shutil.copytree(os.path.join(stage, "bin"), os.path.join(package, "bin"))
 
 
-SOURCES = ("module convert device buffer index exchange checkpoint load "
-           "options cache doctor").split()
+SOURCES = ("module convert device buffer index exchange checkpoint load options cache doctor "
+           "save").split()
 
 setup(
     version=version(),
-    packages=["hoist"],
+    packages=["hoist", "hoist.safetensors"],
     package_dir={"hoist": "python/hoist"},
-    package_data={"hoist": ["py.typed", "*.pyi"]},
+    package_data={"hoist": ["py.typed", "*.pyi"], "hoist.safetensors": ["*.pyi"]},
     ext_modules=[Extension(
         "hoist._hoist",
         sources=[f"python/src/{name}.c" for name in SOURCES],

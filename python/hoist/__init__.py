@@ -20,10 +20,12 @@ from .doctor import Finding, doctor
 from .errors import Error
 from .load import Load, load, load_all
 from .options import Budget, Target
+from .save import Save, save
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Stream", "Target",
-           "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all", "open"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Stream",
+           "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all",
+           "open", "save"]
 
 
 def from_dlpack(array, *, copy=None):
@@ -32,6 +34,6 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("cache", "numpy", "torch"):
+    if name in ("cache", "numpy", "safetensors", "torch"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

@@ -9,6 +9,7 @@ import numpy
 from . import _hoist
 from .errors import ReadOnlyError
 from .load import load, load_all
+from .save import save
 
 
 def _dtype_of(name):
@@ -85,3 +86,12 @@ def iter(source, **options):  # pylint: disable=redefined-builtin
             box = [asarray(buffer)]
             del buffer  # the window counts what this generator holds, too
             yield name, box.pop()
+
+
+def save_file(tensors, path, **options):
+    """Saves a dict of names and arrays, and returns when the file is at its path.
+
+    The arrays may have any strides and byte order, types of ml_dtypes, and be read-only.  The
+    options are those of `hoist.save()`.  Returns None.
+    """
+    save(tensors, path, **options).wait()

@@ -6,9 +6,11 @@ import typing
 import torch
 
 from . import _hoist
+from ._hoist import Buffer
 from .errors import InvalidError
 from .load import load, load_all
 from .options import Target
+from .save import save
 
 # Types that older releases of torch do not take over DLPack: passed as bits of the same size.
 _AS_BITS = {"bool": ("u8", "bool"), "u16": ("i16", "uint16"), "u32": ("i32", "uint32"),
@@ -147,3 +149,50 @@ def iter(source, device=None, **options):  # pylint: disable=redefined-builtin
             box = [tensor(buffer)]
             del buffer  # the window counts what this generator holds, too
             yield name, box.pop()
+
+
+def buffer_of(array):
+    """A hoist.Buffer over the memory of a dense tensor, on its device, without a copy.
+
+    Tensors that are a conjugate or a negative are computed first.  Raises TypeError for sparse,
+    quantised and meta tensors, and for types that hoist lacks.
+    """
+    array = array.detach()
+    name = str(array.dtype).rpartition(".")[2]
+    if array.layout != torch.strided or array.is_quantized or array.device.type == "meta":
+        kind = "meta" if array.device.type == "meta" else array.layout if not array.is_quantized else name
+        raise TypeError(f"a tensor that is {kind} has no memory of plain elements: save it dense")
+    array = array.resolve_conj().resolve_neg()
+    for dtype, (bits, own) in _AS_BITS.items():
+        if own == name:
+            signed = torch.uint8 if bits == "u8" else getattr(torch, "int" + bits[1:])
+            return Buffer.from_dlpack(array.view(signed)).view(dtype)
+    return Buffer.from_dlpack(array)
+
+
+def save_file(tensors, path, **options):
+    """Saves a dict of names and tensors, and returns when the files are at their paths.
+
+    The tensors are read from their memory, on any device and of any strides.  Tensors that share
+    memory (tied weights) are written each for itself, and are separate when they are loaded.
+
+    Parameters
+    ----------
+    tensors : dict of str and torch.Tensor
+        Such as `module.state_dict()`.
+    path : str or os.PathLike
+    **options
+        Those of `hoist.save()`.  A safetensors file gets the metadata "format": "pt", which other
+        programs look for, unless `metadata` has that key.
+    """
+    running = save(tensors, path, **_marked(path, options))
+    running.wait()
+
+
+def _marked(path, options):
+    """The options of a save, with the metadata that say whose tensors they are."""
+    known = options.get("format")
+    ending = str(path).rpartition(".")[2].lower()
+    if known == "safetensors" or known is None and ending not in ("gguf", "npy", "max"):
+        options["metadata"] = {"format": "pt", **(options.get("metadata") or {})}
+    return options

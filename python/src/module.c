@@ -148,7 +148,7 @@ static int add_all(PyObject *module)
 	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0 ||
 	    hoist_py_add_cache(module) < 0 || hoist_py_add_doctor(module) < 0)
 		return -1;
-	return 0;
+	return hoist_py_add_save_type(module);
 }
 
 /* A second interpreter would share the types' objects, so it is refused. */

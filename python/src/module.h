@@ -12,6 +12,7 @@
  *   options.c     the options of a load (options.h)
  *   cache.c       Image, and the cache's functions
  *   doctor.c      what hoist.doctor() asks
+ *   save.c        Save
  *
  * Each object holds one reference to the object of libhoist that it stands for, and drops the
  * reference when it ends.  All that parses options or offers convenience is in Python
@@ -104,6 +105,7 @@ int hoist_py_add_doctor(PyObject *module);
 
 /* (name, dtype, shape, nbytes, file, offset, strides or None). */
 PyObject *hoist_py_tensor_tuple(const hoist_tensor_info *info);
+int hoist_py_add_save_type(PyObject *module);
 
 /* Makes a type of the module's and adds it under its name.  Returns: NULL with an exception. */
 PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);

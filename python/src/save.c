@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/* Save: one asynchronous save.  The contract is in python/src/module.h.
+ *
+ * Sources: the save keeps, beside libhoist's references, the Python objects whose memory it writes.
+ * They are dropped after the save has ended, by a thread that has the GIL: so memory of another
+ * library is never given back from a thread of libhoist's.  A Buffer is added as a view of it: if
+ * the program closes the Buffer meanwhile, the view keeps the memory.
+ *
+ * No call waits longer than its caller says: python/hoist/save.py waits in steps, so that signals
+ * are handled between them.  A signal ends a step. */
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "module.h"
+
+#include <hoist/cai.h>
+
+static PyTypeObject *save_type;
+
+typedef struct object {
+	PyObject_HEAD hoist_save *save; /* NULL: closed */
+	PyObject *sources;		/* a list */
+	pid_t process;			/* that made the save: a child of fork cannot wait for it */
+	atomic_int n_uses; /* calls that run without the GIL: close() is refused meanwhile */
+} object;
+
+static hoist_save *open_save(PyObject *self)
+{
+	hoist_save *save = ((object *)self)->save;
+	if (save == NULL)
+		hoist_py_fail_text(-EBADF, "the save was closed");
+	return save;
+}
+
+static PyObject *none_or_fail(int err)
+{
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+/* --- making and ending --- */
+
+static PyObject *save_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"path",	  "format",	 "engine", "io",
+				"budget", "shard_bytes", "flags",  NULL};
+	hoist_save_options o = {.size = sizeof o};
+	PyObject *path = NULL;
+	PyObject *budget = Py_None;
+	unsigned long long shard = 0;
+	int engine = 0, io = 0, err;
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|$ziiOKI:Save", names,
+					 PyUnicode_FSConverter, &path, &o.format, &engine, &io,
+					 &budget, &shard, &o.flags))
+		return NULL;
+	o.engine = (enum hoist_engine)engine;
+	o.io = (enum hoist_io)io;
+	o.shard_bytes = shard;
+	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	object *self =
+		hoist_py_budget_arg(budget, &o.budget) < 0 ? NULL : (object *)allocate(type, 0);
+	if (self != NULL) {
+		self->process = getpid();
+		self->sources = PyList_New(0);
+		err = hoist_save_create(PyBytes_AsString(path), &o, &self->save);
+		if (self->sources == NULL || err < 0) {
+			Py_CLEAR(self);
+			if (!PyErr_Occurred())
+				hoist_py_fail(err);
+		}
+	}
+	Py_DECREF(path);
+	return (PyObject *)self;
+}
+
+static void save_dealloc(PyObject *self)
+{
+	object *o = (object *)self;
+	hoist_save *save = o->save;
+	HOIST_PY_WAITING(hoist_save_destroy(save));
+	Py_XDECREF(o->sources);
+	hoist_py_free_object(self);
+}
+
+static PyObject *save_close(PyObject *self, PyObject *none)
+{
+	object *o = (object *)self;
+	hoist_save *save = o->save;
+	(void)none;
+	if (atomic_load(&o->n_uses) > 0) {
+		PyErr_SetString(PyExc_ValueError,
+				"another thread waits for the save; cancel() ends that wait");
+		return NULL;
+	}
+	o->save = NULL;
+	HOIST_PY_WAITING(hoist_save_destroy(save));
+	PyObject *sources = o->sources;
+	o->sources = PyList_New(0);
+	Py_XDECREF(sources);
+	return o->sources == NULL ? NULL : Py_NewRef(Py_None);
+}
+
+/* --- filling --- */
+
+/* Adds @buffer, whose reference it takes.  @source lives as long as the save. */
+static PyObject *add(PyObject *self, const char *name, hoist_buffer *buffer, PyObject *source)
+{
+	hoist_save *save = open_save(self);
+	int err = save == NULL ? -1 : PyList_Append(((object *)self)->sources, source);
+	if (err == 0) {
+		err = hoist_save_add(save, name, buffer);
+		if (err < 0)
+			hoist_py_fail(err);
+	}
+	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
+	return err < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *save_add(PyObject *self, PyObject *args)
+{
+	const char *name;
+	PyObject *source;
+	hoist_buffer *view = NULL;
+	if (!PyArg_ParseTuple(args, "sO:_add", &name, &source))
+		return NULL;
+	hoist_buffer *buffer =
+		hoist_py_buffer_arg(source) == NULL ? NULL : hoist_py_open_buffer(source);
+	if (buffer == NULL)
+		return NULL;
+	int err = hoist_buffer_slice(buffer, 0, NULL, &view);
+	return err < 0 ? hoist_py_fail(err) : add(self, name, view, source);
+}
+
+/* The fields of a hoist_buffer_source, and shape and strides, that describe @view's memory. */
+struct place {
+	hoist_buffer_source source;
+	int64_t shape[HOIST_MAX_RANK];
+	int64_t strides[HOIST_MAX_RANK];
+};
+
+/* Returns: 0; -1 with an exception. */
+static int place_of(const Py_buffer *view, hoist_dtype dtype, struct place *ret)
+{
+	hoist_dtype_info info = {.size = sizeof info};
+	uint64_t before = 0, after = (uint64_t)view->itemsize;
+	bool is_empty = false;
+	(void)hoist_dtype_get_info(dtype, &info);
+	if (view->ndim > HOIST_MAX_RANK || view->itemsize * 8 != (Py_ssize_t)info.bits) {
+		PyErr_Format(PyExc_TypeError, "elements of %zd bytes on %d axes are no %s",
+			     view->itemsize, view->ndim, info.name);
+		return -1;
+	}
+	for (int a = 0; a < view->ndim; a++) {
+		ret->shape[a] = view->shape[a];
+		ret->strides[a] = view->strides[a] / view->itemsize;
+		if (view->strides[a] % view->itemsize != 0 && view->shape[a] > 1) {
+			PyErr_SetString(PyExc_BufferError,
+					"strides that are no multiple of an element; save a copy");
+			return -1;
+		}
+		is_empty |= view->shape[a] == 0;
+		const int64_t far = view->strides[a] * (view->shape[a] - 1);
+		*(far < 0 ? &before : &after) += (uint64_t)(far < 0 ? -far : far);
+	}
+	ret->source = (hoist_buffer_source){
+		.size = sizeof ret->source,
+		.address = is_empty ? 0 : (uintptr_t)view->buf,
+		.bytes = is_empty ? 0 : (size_t)after,
+		.bytes_before = is_empty ? 0 : (size_t)before,
+		.is_read_only = 1,
+	};
+	return 0;
+}
+
+/* The place of the bytes of @view as elements of @shape, in C order.  Returns: the rank; -1. */
+static int place_of_bytes(const Py_buffer *view, PyObject *shape, struct place *ret)
+{
+	ret->source = (hoist_buffer_source){
+		.size = sizeof ret->source,
+		.address = view->len == 0 ? 0 : (uintptr_t)view->buf,
+		.bytes = (size_t)view->len,
+		.is_read_only = 1,
+	};
+	return hoist_py_extents(shape, ret->shape);
+}
+
+/* (name, memoryview, dtype, shape=None): host memory, which the memoryview keeps; with a shape, it
+ * is contiguous. */
+static PyObject *save_add_memory(PyObject *self, PyObject *args)
+{
+	const char *name;
+	PyObject *source;
+	PyObject *type;
+	PyObject *shape = Py_None;
+	hoist_dtype dtype;
+	struct place place;
+	Py_buffer view;
+	hoist_buffer *buffer = NULL;
+	if (!PyArg_ParseTuple(args, "sOO|O:_add_memory", &name, &source, &type, &shape) ||
+	    hoist_py_dtype(type, &dtype) < 0 ||
+	    PyObject_GetBuffer(source, &view, PyBUF_FULL_RO) < 0)
+		return NULL;
+	const bool is_bytes = shape != Py_None;
+	int rank = is_bytes				? place_of_bytes(&view, shape, &place)
+		   : place_of(&view, dtype, &place) < 0 ? -1
+							: view.ndim;
+	PyBuffer_Release(&view);
+	if (rank < 0)
+		return NULL;
+	int err;
+	HOIST_PY_WAITING(err = hoist_buffer_wrap(&place.source, dtype, rank, place.shape,
+						 is_bytes ? NULL : place.strides, &buffer));
+	return err < 0 ? hoist_py_fail(err) : add(self, name, buffer, source);
+}
+
+/* (name, object, typestr, address, shape, strides or None, stream or None): an object with
+ * `__cuda_array_interface__`. */
+static PyObject *save_add_cai(PyObject *self, PyObject *args)
+{
+	hoist_cai cai = {.size = sizeof cai, .version = 3, .is_read_only = 1};
+	const char *name;
+	const char *typestr;
+	PyObject *source, *extents, *strides, *stream;
+	unsigned long long address;
+	hoist_buffer *buffer = NULL;
+	int err;
+	if (!PyArg_ParseTuple(args, "sOsKOOO:_add_cai", &name, &source, &typestr, &address,
+			      &extents, &strides, &stream))
+		return NULL;
+	if (strlen(typestr) >= sizeof cai.typestr) {
+		PyErr_Format(PyExc_TypeError, "hoist has no type %s", typestr);
+		return NULL;
+	}
+	memcpy(cai.typestr, typestr, strlen(typestr) + 1);
+	cai.data = (uintptr_t)address;
+	cai.rank = hoist_py_extents(extents, cai.shape);
+	cai.has_strides = strides != Py_None;
+	if (cai.rank < 0 ||
+	    (cai.has_strides && hoist_py_extents(strides, cai.strides) != cai.rank)) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_ValueError, "strides and shape differ in length");
+		return NULL;
+	}
+	cai.has_stream = stream != Py_None;
+	cai.stream = cai.has_stream ? PyLong_AsSsize_t(stream) : 0;
+	if (PyErr_Occurred())
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_buffer_from_cai(&cai, NULL, NULL, 0, &buffer));
+	return err < 0 ? hoist_py_fail(err) : add(self, name, buffer, source);
+}
+
+/* (name, checkpoint, index): a tensor of a checkpoint. */
+static PyObject *save_add_tensor(PyObject *self, PyObject *args)
+{
+	const char *name;
+	PyObject *from;
+	Py_ssize_t index;
+	hoist_save *save = open_save(self);
+	if (save == NULL || !PyArg_ParseTuple(args, "sOn:_add_tensor", &name, &from, &index))
+		return NULL;
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(from);
+	return checkpoint == NULL
+		       ? NULL
+		       : none_or_fail(hoist_save_add_tensor(save, name, checkpoint, (size_t)index));
+}
+
+static PyObject *save_metadata(PyObject *self, PyObject *args)
+{
+	const char *key;
+	const char *value;
+	hoist_save *save = open_save(self);
+	if (save == NULL || !PyArg_ParseTuple(args, "ss:metadata", &key, &value))
+		return NULL;
+	return none_or_fail(hoist_save_metadata(save, key, value));
+}
+
+static PyObject *save_metadata_of(PyObject *self, PyObject *from)
+{
+	hoist_save *save = open_save(self);
+	hoist_checkpoint *checkpoint = save == NULL ? NULL : hoist_py_checkpoint_arg(from);
+	return checkpoint == NULL ? NULL : none_or_fail(hoist_save_metadata_of(save, checkpoint));
+}
+
+/* --- running --- */
+
+static PyObject *save_start(PyObject *self, PyObject *none)
+{
+	int err;
+	hoist_save *save = open_save(self);
+	(void)none;
+	if (save == NULL)
+		return NULL;
+	HOIST_PY_USING((object *)self, err = hoist_save_start(save));
+	return none_or_fail(err);
+}
+
+/* Looks, at growing distances, until the save has ended, a signal comes, or @ns are over. */
+static bool wait_for_end(hoist_save *save, uint64_t ns)
+{
+	const uint64_t longest = 2000000;
+	uint64_t pause = 20000;
+	while (true) {
+		hoist_save_report r = {.size = sizeof r};
+		if (hoist_save_get_report(save, &r) == 0)
+			return true;
+		if (ns == 0)
+			return false;
+		pause = pause < ns ? pause : ns;
+		const struct timespec t = {.tv_nsec = (long)pause};
+		if (nanosleep(&t, NULL) < 0)
+			return false;
+		ns -= pause;
+		pause = 2 * pause < longest ? 2 * pause : longest;
+	}
+}
+
+/* Waits so many nanoseconds at most, 0: not at all.  Returns: whether the save has ended; raises
+ * what it failed with. */
+static PyObject *save_wait(PyObject *self, PyObject *args)
+{
+	object *o = (object *)self;
+	unsigned long long timeout;
+	bool done = true;
+	int err = 0;
+	hoist_save *save = open_save(self);
+	if (save == NULL || !PyArg_ParseTuple(args, "K:_wait", &timeout))
+		return NULL;
+	if (o->process == getpid())
+		HOIST_PY_USING(o, done = wait_for_end(save, timeout));
+	if (done)
+		HOIST_PY_USING(o, err = hoist_save_wait(save));
+	return err < 0 ? hoist_py_fail(err) : PyBool_FromLong(done);
+}
+
+static PyObject *save_cancel(PyObject *self, PyObject *none)
+{
+	hoist_save *save = ((object *)self)->save;
+	(void)none;
+	if (save != NULL)
+		hoist_save_cancel(save);
+	return Py_NewRef(Py_None);
+}
+
+static PyObject *save_progress(PyObject *self, PyObject *none)
+{
+	uint64_t done = 0;
+	uint64_t total = 0;
+	hoist_save *save = open_save(self);
+	(void)none;
+	if (save == NULL)
+		return NULL;
+	hoist_save_progress(save, &done, &total);
+	return Py_BuildValue("(KK)", (unsigned long long)done, (unsigned long long)total);
+}
+
+static PyObject *save_report(PyObject *self, PyObject *none)
+{
+	hoist_save_report r = {.size = sizeof r};
+	hoist_save *save = open_save(self);
+	(void)none;
+	if (save == NULL)
+		return NULL;
+	int err = hoist_save_get_report(save, &r);
+	if (err < 0)
+		return hoist_py_fail(err);
+#define U(field) #field, (unsigned long long)r.field
+	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:s,s:s,s:s}", U(bytes),
+			     U(n_tensors), U(n_files), U(ns), U(cpu_ns), U(sync_ns),
+			     U(direct_bytes), U(cached_bytes), U(straight_bytes),
+			     U(staging_peak_bytes), U(budget_bytes), "engine", r.engine,
+			     "engine_reason", r.engine_reason, "io_reason", r.io_reason);
+#undef U
+}
+
+static PyObject *get_format(PyObject *self, void *closure)
+{
+	hoist_save *save = open_save(self);
+	(void)closure;
+	return save == NULL ? NULL : PyUnicode_FromString(hoist_save_format(save));
+}
+
+static PyObject *get_closed(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(((object *)self)->save == NULL);
+}
+
+/* --- the type --- */
+
+static PyMethodDef methods[] = {
+	{"close", save_close, METH_NOARGS,
+	 "close($self, /)\n--\n\nCancels the save if it still runs, and lets go of its tensors."},
+	{"cancel", save_cancel, METH_NOARGS,
+	 "cancel($self, /)\n--\n\nAsks the save to end soon: the old file stays."},
+	{"progress", save_progress, METH_NOARGS,
+	 "progress($self, /)\n--\n\nBytes that were written, and bytes in all."},
+	{"_report", save_report, METH_NOARGS, NULL},
+	{"_add", save_add, METH_VARARGS, NULL},
+	{"_add_memory", save_add_memory, METH_VARARGS, NULL},
+	{"_add_cai", save_add_cai, METH_VARARGS, NULL},
+	{"_add_tensor", save_add_tensor, METH_VARARGS, NULL},
+	{"_metadata", save_metadata, METH_VARARGS, NULL},
+	{"_metadata_of", save_metadata_of, METH_O, NULL},
+	{"_start", save_start, METH_NOARGS, NULL},
+	{"_wait", save_wait, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef fields[] = {
+	{"_format", get_format, NULL, NULL, NULL},
+	{"closed", get_closed, NULL, "True after close().", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_new, (void *)save_new},
+	{Py_tp_dealloc, (void *)save_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, fields},
+	{0, NULL},
+};
+
+static PyType_Spec type = {
+	.name = "hoist._hoist.Save",
+	.basicsize = sizeof(object),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+int hoist_py_add_save_type(PyObject *module)
+{
+	save_type = hoist_py_add_type(module, &type);
+	return save_type == NULL ||
+			       PyModule_AddIntConstant(module, "SAVE_DIGEST", HOIST_SAVE_DIGEST) <
+				       0 ||
+			       PyModule_AddIntConstant(module, "SAVE_NO_SYNC", HOIST_SAVE_NO_SYNC) <
+				       0 ||
+			       PyModule_AddIntConstant(module, "SAVE_NO_REPLACE",
+						       HOIST_SAVE_NO_REPLACE) < 0
+		       ? -1
+		       : 0;
+}
