@@ -56,9 +56,8 @@ def compiler():
     return os.environ.get("CC", "cc").split()
 
 
-def includes(header, *flags):
-    return succeeds(*compiler(), "-E", "-o", os.devnull, "-include", header, *flags, "-x", "c",
-                    os.devnull)
+def includes(header):
+    return succeeds(*compiler(), "-E", "-o", os.devnull, "-include", header, "-x", "c", os.devnull)
 
 
 def missing():
@@ -67,8 +66,8 @@ def missing():
         ret = ["gcc", "libc6-dev"]
     else:
         ret = [] if includes("stdio.h") else ["libc6-dev"]
-        if not ret and not includes("Python.h", "-I" + sysconfig.get_paths()["include"]):
-            ret.append("python3-dev")
+    if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+        ret.append("python3-dev")
     commands = dict(COMMANDS)
     if not os.path.exists(os.path.join(TOP, "configure")):
         commands.update(AUTOTOOLS)
