@@ -83,10 +83,11 @@ class BuildWithLibrary(build_ext):
 
 
 SOURCES = "module convert device buffer index exchange checkpoint load".split()
+SOURCES += "stream flag accelerators fields copies wrap mmap layout".split()
 
 setup(
     version=version(),
-    packages=["hoist"],
+    packages=["hoist", "hoist.driver"],
     package_dir={"hoist": "python/hoist"},
     package_data={"hoist": ["py.typed", "*.pyi"]},
     ext_modules=[Extension(

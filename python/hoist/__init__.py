@@ -30,6 +30,6 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("numpy", "torch"):
+    if name in ("core", "driver", "numpy", "torch"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")
