@@ -83,17 +83,17 @@ class BuildWithLibrary(build_ext):
 
 
 SOURCES = "module convert device buffer index exchange checkpoint load".split()
-SOURCES += "stream flag accelerators fields copies wrap mmap layout".split()
+SOURCES += "stream flag accelerators fields copies wrap mmap layout layout-views".split()
 
 setup(
     version=version(),
-    packages=["hoist", "hoist.driver"],
+    packages=["hoist", "hoist.core", "hoist.driver"],
     package_dir={"hoist": "python/hoist"},
     package_data={"hoist": ["py.typed", "*.pyi"]},
     ext_modules=[Extension(
         "hoist._hoist",
         sources=[f"python/src/{name}.c" for name in SOURCES],
-        depends=["python/src/module.h"],
+        depends=["python/src/module.h", "python/src/layout.h"],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         py_limited_api=True,
         libraries=["hoist"],

@@ -387,6 +387,7 @@ static PyMethodDef methods[] = {
 	{"item", hoist_py_item, METH_NOARGS,
 	 "item($self, /)\n--\n\nThe only element, as a number."},
 	{"_set", hoist_py_set_element, METH_VARARGS, NULL},
+	{"_with_layout", hoist_py_with_layout, METH_VARARGS, NULL},
 	{"_of", buffer_adopt, METH_VARARGS | METH_CLASS, NULL},
 	{"from_buffer", KEYWORDS(hoist_py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
 	 "from_buffer($type, object, /, dtype=None)\n--\n\nA buffer over the memory of an object "

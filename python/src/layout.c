@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Layout: shape and strides as a value.  The contract is in python/src/module.h. */
-#include "module.h"
+/* Layout: shape and strides as a value.  The contract is in python/src/layout.h. */
+#include "layout.h"
 
-typedef struct layout_object {
-	PyObject_HEAD hoist_layout layout;
-} layout_object;
-
-static hoist_layout *layout_of(PyObject *self)
+hoist_layout *hoist_py_layout_of(PyObject *self)
 {
 	return &((layout_object *)self)->layout;
 }
 
 /* A new object, to be filled. */
-static PyObject *new_layout(hoist_layout **ret)
+PyObject *hoist_py_new_layout(hoist_layout **ret)
 {
 	PyObject *self = PyType_GenericAlloc(hoist_py_layout_type, 0);
 	if (self != NULL)
-		*ret = layout_of(self);
+		*ret = hoist_py_layout_of(self);
 	return self;
 }
 
 /* @made, if the call that filled it gave no error. */
-static PyObject *made_or_fail(PyObject *made, int err)
+PyObject *hoist_py_made_layout(PyObject *made, int err)
 {
 	if (err >= 0)
 		return made;
@@ -29,21 +25,21 @@ static PyObject *made_or_fail(PyObject *made, int err)
 	return hoist_py_fail(err);
 }
 
-/* Extents, or axes, from a sequence alone.  Returns: their number; -1. */
-static int sequence(PyObject *value, int64_t ret[HOIST_MAX_RANK], const char *what)
+/* Extents, or axes, from a hoist_py_sequence alone.  Returns: their number; -1. */
+int hoist_py_sequence(PyObject *value, int64_t ret[HOIST_MAX_RANK], const char *what)
 {
 	if (!PySequence_Check(value) || PyUnicode_Check(value)) {
-		PyErr_Format(PyExc_TypeError, "%s is a sequence of integers", what);
+		PyErr_Format(PyExc_TypeError, "%s is a hoist_py_sequence of integers", what);
 		return -1;
 	}
 	return hoist_py_extents(value, ret);
 }
 
-static int axes_of(PyObject *value, int ret[HOIST_MAX_RANK])
+int hoist_py_axes(PyObject *value, int ret[HOIST_MAX_RANK])
 {
 	int64_t wide[HOIST_MAX_RANK];
 	int n = PyIndex_Check(value) ? hoist_py_extents(value, wide)
-				     : sequence(value, wide, "axes");
+				     : hoist_py_sequence(value, wide, "axes");
 	for (int a = 0; a < n; a++) /* what does not fit is no axis of any layout */
 		ret[a] = wide[a] < -1000 || wide[a] > 1000 ? 1000 : (int)wide[a];
 	return n;
@@ -73,23 +69,23 @@ static PyObject *layout_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOL|p:StridedLayout", names, &extents,
 					 &steps, &itemsize, &divide))
 		return NULL;
-	int rank = sequence(extents, shape, "a shape");
-	int n = steps == Py_None || rank < 0 ? rank : sequence(steps, strides, "strides");
+	int rank = hoist_py_sequence(extents, shape, "a shape");
+	int n = steps == Py_None || rank < 0 ? rank : hoist_py_sequence(steps, strides, "strides");
 	if (rank < 0 || n < 0)
 		return NULL;
 	if (n != rank) {
 		PyErr_Format(PyExc_ValueError, "%d extents and %d strides", rank, n);
 		return NULL;
 	}
-	PyObject *made = new_layout(&layout);
+	PyObject *made = hoist_py_new_layout(&layout);
 	return made == NULL
 		       ? NULL
-		       : made_or_fail(made,
-				      hoist_layout_make(rank, shape,
-							steps == Py_None ? NULL : strides, itemsize,
-							divide ? HOIST_STRIDES_IN_BYTES
-							       : HOIST_STRIDES_IN_ITEMS,
-							layout));
+		       : hoist_py_made_layout(
+				 made,
+				 hoist_layout_make(
+					 rank, shape, steps == Py_None ? NULL : strides, itemsize,
+					 divide ? HOIST_STRIDES_IN_BYTES : HOIST_STRIDES_IN_ITEMS,
+					 layout));
 }
 
 /* "C", "F", "K" if @with_k, or axes.  *@order is 0 for a wrong text. */
@@ -98,7 +94,7 @@ static int order_of(PyObject *value, bool with_k, int *order, int axes[HOIST_MAX
 	const char *text = NULL;
 	*order = HOIST_ORDER_AXES;
 	if (!PyUnicode_Check(value)) {
-		int n = axes_of(value, axes);
+		int n = hoist_py_axes(value, axes);
 		if (n >= 0 && n != rank)
 			PyErr_Format(PyExc_ValueError, "%d axes in the order of %d", n, rank);
 		return n == rank ? 0 : -1;
@@ -131,14 +127,14 @@ static PyObject *layout_dense(PyObject *type, PyObject *args, PyObject *keywords
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OL|O:dense", names, &extents, &itemsize,
 					 &named))
 		return NULL;
-	int rank = sequence(extents, shape, "a shape");
+	int rank = hoist_py_sequence(extents, shape, "a shape");
 	if (rank < 0 || (named != NULL && order_of(named, false, &order, axes, rank) < 0))
 		return NULL;
-	PyObject *made = new_layout(&layout);
-	return made == NULL
-		       ? NULL
-		       : made_or_fail(made, hoist_layout_dense(rank, shape, itemsize,
-							       (hoist_order)order, axes, layout));
+	PyObject *made = hoist_py_new_layout(&layout);
+	return made == NULL ? NULL
+			    : hoist_py_made_layout(made, hoist_layout_dense(rank, shape, itemsize,
+									    (hoist_order)order,
+									    axes, layout));
 }
 
 static PyObject *to_dense(PyObject *self, PyObject *named)
@@ -146,14 +142,16 @@ static PyObject *to_dense(PyObject *self, PyObject *named)
 	int axes[HOIST_MAX_RANK];
 	int order = HOIST_ORDER_K;
 	hoist_layout *layout;
-	if (named != NULL && order_of(named, true, &order, axes, layout_of(self)->rank) < 0)
+	if (named != NULL &&
+	    order_of(named, true, &order, axes, hoist_py_layout_of(self)->rank) < 0)
 		return NULL;
-	PyObject *made = new_layout(&layout);
+	PyObject *made = hoist_py_new_layout(&layout);
 	if (made == NULL)
 		return NULL;
-	int same = hoist_layout_to_dense(layout_of(self), (hoist_order)order, axes, layout);
+	int same =
+		hoist_layout_to_dense(hoist_py_layout_of(self), (hoist_order)order, axes, layout);
 	if (same != 1)
-		return made_or_fail(made, same);
+		return hoist_py_made_layout(made, same);
 	Py_DECREF(made);
 	return Py_NewRef(self);
 }
@@ -234,7 +232,7 @@ static PyObject *ask_more(const hoist_layout *l, uintptr_t what, int64_t min, in
 
 static PyObject *layout_ask(PyObject *self, void *closure)
 {
-	const hoist_layout *l = layout_of(self);
+	const hoist_layout *l = hoist_py_layout_of(self);
 	int64_t min = 0;
 	int64_t max = 0;
 	switch ((uintptr_t)closure) {
@@ -269,27 +267,27 @@ static PyObject *layout_required_bytes(PyObject *self, PyObject *none)
 {
 	int64_t bytes = 0;
 	(void)none;
-	int err = hoist_layout_required_bytes(layout_of(self), &bytes);
+	int err = hoist_layout_required_bytes(hoist_py_layout_of(self), &bytes);
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromLongLong(bytes);
 }
 
 static PyObject *layout_mask(PyObject *self, PyObject *none)
 {
 	(void)none;
-	return PyLong_FromUnsignedLongLong(hoist_layout_flatten_mask(layout_of(self)));
+	return PyLong_FromUnsignedLongLong(hoist_layout_flatten_mask(hoist_py_layout_of(self)));
 }
 
 static PyObject *layout_compare(PyObject *self, PyObject *other, int how)
 {
 	if ((how != Py_EQ && how != Py_NE) || !Py_IS_TYPE(other, hoist_py_layout_type))
 		return Py_NewRef(Py_NotImplemented);
-	bool equal = hoist_layout_equal(layout_of(self), layout_of(other));
+	bool equal = hoist_layout_equal(hoist_py_layout_of(self), hoist_py_layout_of(other));
 	return PyBool_FromLong(equal == (how == Py_EQ));
 }
 
 static Py_hash_t layout_hash(PyObject *self)
 {
-	const hoist_layout *l = layout_of(self);
+	const hoist_layout *l = hoist_py_layout_of(self);
 	uint64_t hash = (uint64_t)l->itemsize * 31 + (uint64_t)l->offset;
 	for (int a = 0; a < l->rank; a++)
 		hash = hash * 1000003 + (uint64_t)l->shape[a] * 31 + (uint64_t)l->strides[a];
@@ -299,7 +297,7 @@ static Py_hash_t layout_hash(PyObject *self)
 
 static PyObject *layout_repr(PyObject *self)
 {
-	const hoist_layout *l = layout_of(self);
+	const hoist_layout *l = hoist_py_layout_of(self);
 	PyObject *shape = ask_more(l, ASK_SHAPE, 0, 0);
 	PyObject *strides = ask_more(l, ASK_STRIDES, 0, 0);
 	PyObject *ret = NULL;
@@ -313,137 +311,6 @@ static PyObject *layout_repr(PyObject *self)
 	Py_XDECREF(shape);
 	Py_XDECREF(strides);
 	return ret;
-}
-
-/* --- other views of the same items --- */
-
-static PyObject *layout_subscript(PyObject *self, PyObject *key)
-{
-	hoist_slice slices[HOIST_MAX_RANK];
-	hoist_layout *layout;
-	PyObject *items = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
-	Py_ssize_t n = items == NULL ? -1 : PyTuple_Size(items);
-	if (n > HOIST_MAX_RANK) {
-		PyErr_Format(PyExc_ValueError, "%zd indices for a layout of %d axes", n,
-			     layout_of(self)->rank);
-		n = -1;
-	}
-	for (Py_ssize_t i = 0; i < n; i++)
-		if (hoist_py_one_index(PyTuple_GetItem(items, i), &slices[i]) < 0)
-			n = -1;
-	Py_XDECREF(items);
-	PyObject *made = n < 0 ? NULL : new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_slice(layout_of(self), (int)n, slices,
-								    layout));
-}
-
-static PyObject *layout_permuted(PyObject *self, PyObject *value)
-{
-	int axes[HOIST_MAX_RANK];
-	hoist_layout *layout;
-	int n = axes_of(value, axes);
-	PyObject *made = n < 0 ? NULL : new_layout(&layout);
-	return made == NULL
-		       ? NULL
-		       : made_or_fail(made, hoist_layout_permute(layout_of(self), n, axes, layout));
-}
-
-static PyObject *layout_reshaped(PyObject *self, PyObject *extents)
-{
-	int64_t shape[HOIST_MAX_RANK];
-	hoist_layout *layout;
-	int n = sequence(extents, shape, "a shape");
-	PyObject *made = n < 0 ? NULL : new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made,
-					   hoist_layout_reshape(layout_of(self), n, shape, layout));
-}
-
-static PyObject *layout_broadcast_to(PyObject *self, PyObject *extents)
-{
-	int64_t shape[HOIST_MAX_RANK];
-	hoist_layout *layout;
-	int n = sequence(extents, shape, "a shape");
-	PyObject *made = n < 0 ? NULL : new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_broadcast(layout_of(self), n, shape,
-									layout));
-}
-
-static PyObject *layout_squeezed(PyObject *self, PyObject *none)
-{
-	hoist_layout *layout;
-	PyObject *made = new_layout(&layout);
-	(void)none;
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_squeeze(layout_of(self), layout));
-}
-
-static PyObject *layout_unsqueezed(PyObject *self, PyObject *value)
-{
-	int axes[HOIST_MAX_RANK];
-	hoist_layout *layout;
-	int n = axes_of(value, axes);
-	if (n == 0)
-		return Py_NewRef(self);
-	PyObject *made = n < 0 ? NULL : new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_unsqueeze(layout_of(self), n, axes,
-									layout));
-}
-
-static PyObject *layout_flattened(PyObject *self, PyObject *args, PyObject *keywords)
-{
-	static char *names[] = {"start_axis", "end_axis", "mask", NULL};
-	int first = 0;
-	int last = -1;
-	PyObject *number = Py_None;
-	uint64_t mask = UINT64_MAX;
-	hoist_layout *layout;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|iiO:flattened", names, &first, &last,
-					 &number))
-		return NULL;
-	if (number != Py_None)
-		mask = PyLong_AsUnsignedLongLong(number);
-	PyObject *made = PyErr_Occurred() ? NULL : new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_flatten(layout_of(self), first, last,
-								      mask, layout));
-}
-
-static PyObject *layout_repacked(PyObject *self, PyObject *args, PyObject *keywords)
-{
-	static char *names[] = {"itemsize", "data_ptr", "axis", "keep_dim", NULL};
-	long long itemsize;
-	unsigned long long data = 0;
-	int axis = -1;
-	int keep = 1;
-	hoist_layout *layout;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "L|Kip:repacked", names, &itemsize, &data,
-					 &axis, &keep))
-		return NULL;
-	if (itemsize == layout_of(self)->itemsize)
-		return Py_NewRef(self);
-	PyObject *made = new_layout(&layout);
-	return made == NULL ? NULL
-			    : made_or_fail(made, hoist_layout_repack(layout_of(self), itemsize,
-								     (uintptr_t)data, axis, keep,
-								     layout));
-}
-
-static PyObject *layout_max_itemsize(PyObject *self, PyObject *args, PyObject *keywords)
-{
-	static char *names[] = {"max_itemsize", "data_ptr", "axis", NULL};
-	long long max = 16;
-	unsigned long long data = 0;
-	int axis = -1;
-	int64_t ret = 0;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|LKi:max_compatible_itemsize", names,
-					 &max, &data, &axis))
-		return NULL;
-	int err = hoist_layout_max_itemsize(layout_of(self), max, (uintptr_t)data, axis, &ret);
-	return err < 0 ? hoist_py_fail(err) : PyLong_FromLongLong(ret);
 }
 
 /* --- the type --- */
@@ -466,27 +333,28 @@ static PyMethodDef methods[] = {
 	 "an item lies before the base."},
 	{"flattened_axis_mask", layout_mask, METH_NOARGS,
 	 "flattened_axis_mask($self, /)\n--\n\nBit k: axis k can be merged into axis k - 1."},
-	{"sliced", layout_subscript, METH_O,
+	{"sliced", hoist_py_layout_subscript, METH_O,
 	 "sliced($self, slices, /)\n--\n\nAs layout[slices]: integers and slices."},
-	{"permuted", layout_permuted, METH_O,
+	{"permuted", hoist_py_layout_permuted, METH_O,
 	 "permuted($self, axes, /)\n--\n\nThe axes in another order."},
-	{"reshaped", layout_reshaped, METH_O,
+	{"reshaped", hoist_py_layout_reshaped, METH_O,
 	 "reshaped($self, shape, /)\n--\n\nThe same items in another shape; one extent may be -1."},
-	{"broadcast_to", layout_broadcast_to, METH_O,
+	{"broadcast_to", hoist_py_layout_broadcast_to, METH_O,
 	 "broadcast_to($self, shape, /)\n--\n\nRepeats items to fill a larger shape."},
-	{"squeezed", layout_squeezed, METH_NOARGS,
+	{"squeezed", hoist_py_layout_squeezed, METH_NOARGS,
 	 "squeezed($self, /)\n--\n\nWithout the axes of extent 1."},
-	{"unsqueezed", layout_unsqueezed, METH_O,
+	{"unsqueezed", hoist_py_layout_unsqueezed, METH_O,
 	 "unsqueezed($self, axes, /)\n--\n\nWith new axes of extent 1 at these places of the "
 	 "result."},
-	{"flattened", KEYWORDS(layout_flattened), METH_VARARGS | METH_KEYWORDS,
+	{"flattened", KEYWORDS(hoist_py_layout_flattened), METH_VARARGS | METH_KEYWORDS,
 	 "flattened($self, start_axis=0, end_axis=-1, mask=None)\n--\n\nMerges axes where one "
 	 "stride "
 	 "serves both."},
-	{"repacked", KEYWORDS(layout_repacked), METH_VARARGS | METH_KEYWORDS,
+	{"repacked", KEYWORDS(hoist_py_layout_repacked), METH_VARARGS | METH_KEYWORDS,
 	 "repacked($self, itemsize, data_ptr=0, axis=-1, keep_dim=True)\n--\n\nThe same bytes as "
 	 "items of another size."},
-	{"max_compatible_itemsize", KEYWORDS(layout_max_itemsize), METH_VARARGS | METH_KEYWORDS,
+	{"max_compatible_itemsize", KEYWORDS(hoist_py_layout_max_itemsize),
+	 METH_VARARGS | METH_KEYWORDS,
 	 "max_compatible_itemsize($self, max_itemsize=16, data_ptr=0, axis=-1)\n--\n\nThe largest "
 	 "item that repacked() takes."},
 	{NULL, NULL, 0, NULL},
@@ -526,7 +394,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_richcompare, (void *)layout_compare},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, fields},
-	{Py_mp_subscript, (void *)layout_subscript},
+	{Py_mp_subscript, (void *)hoist_py_layout_subscript},
 	{Py_tp_doc, "StridedLayout(shape, strides, itemsize, divide_strides=False)\n--\n\n"
 		    "Shape and strides, in items, as a value; strides None: C order."},
 	{0, NULL},

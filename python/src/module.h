@@ -14,7 +14,7 @@
  *   exchange.c    Buffer: the buffer protocol and DLPack
  *   wrap.c        Buffer: over memory that Python objects own
  *   mmap.c        Buffer: over files
- *   layout.c      Layout
+ *   layout.c, layout-views.c  StridedLayout
  *   checkpoint.c  Checkpoint
  *   load.c        Load
  *
@@ -174,6 +174,9 @@ PyObject *hoist_py_index(PyObject *self);
 PyObject *hoist_py_int(PyObject *self);
 PyObject *hoist_py_float(PyObject *self);
 int hoist_py_bool(PyObject *self);
+
+/* Buffer._with_layout(layout, dtype), in layout-views.c. */
+PyObject *hoist_py_with_layout(PyObject *self, PyObject *args);
 
 PyObject *hoist_py_mmap(PyObject *type, PyObject *args, PyObject *keywords);
 PyObject *hoist_py_load_max(PyObject *type, PyObject *args);
