@@ -34,6 +34,6 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("cache", "numpy", "safetensors", "torch"):
+    if name in ("cache", "core", "driver", "numpy", "safetensors", "torch"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

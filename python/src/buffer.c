@@ -11,14 +11,48 @@ static object *self_of(PyObject *self)
 	return (object *)self;
 }
 
-PyObject *hoist_py_buffer(hoist_buffer *buffer)
+PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer)
 {
-	object *self = (object *)PyType_GenericAlloc(hoist_py_buffer_type, 0);
+	object *self = (object *)PyType_GenericAlloc(type, 0);
 	if (self == NULL)
 		HOIST_PY_WAITING(hoist_buffer_unref(buffer));
 	else
 		self->buffer = buffer;
 	return (PyObject *)self;
+}
+
+PyObject *hoist_py_buffer(hoist_buffer *buffer)
+{
+	return hoist_py_buffer_of(hoist_py_buffer_type, buffer);
+}
+
+PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view)
+{
+	if (err < 0)
+		return hoist_py_fail(err);
+	PyObject *ret = hoist_py_buffer_of(Py_TYPE(self), *view);
+	if (ret != NULL)
+		self_of(ret)->is_unordered = self_of(self)->is_unordered;
+	return ret;
+}
+
+PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *arguments)
+{
+	PyObject *module = PyImport_ImportModule("hoist.buffer");
+	PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+	Py_ssize_t n = arguments == NULL ? 0 : PyTuple_Size(arguments);
+	PyObject *all = function == NULL ? NULL : PyTuple_New(n + 1);
+	PyObject *ret = NULL;
+	if (all != NULL) {
+		(void)PyTuple_SetItem(all, 0, Py_NewRef(self));
+		for (Py_ssize_t i = 0; i < n; i++)
+			(void)PyTuple_SetItem(all, i + 1, Py_NewRef(PyTuple_GetItem(arguments, i)));
+		ret = PyObject_CallObject(function, all);
+	}
+	Py_XDECREF(module);
+	Py_XDECREF(function);
+	Py_XDECREF(all);
+	return ret;
 }
 
 hoist_buffer *hoist_py_buffer_arg(PyObject *value)
@@ -39,32 +73,28 @@ hoist_buffer *hoist_py_open_buffer(PyObject *self)
 	return (hoist_buffer *)hoist_py_fail_text(-EBADF, "the buffer was closed");
 }
 
-/* The object of a call's result; a pointer, as the call may be evaluated after the arguments. */
-static PyObject *result(int err, hoist_buffer *const *buffer)
-{
-	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(*buffer);
-}
-
 /* --- making and ending --- */
 
 static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"dtype", "shape", "device", "stream", "pinned", "zero", NULL};
+	static char *names[] = {"dtype", "shape", "device",    "stream", "pinned",
+				"zero",	 "lazy",  "shareable", NULL};
 	PyObject *name;
 	PyObject *extents;
 	PyObject *spec = Py_None;
 	PyObject *on = Py_None;
 	int pinned = 0;
 	int zero = 0;
+	int lazy = 0;
+	int shareable = 0;
 	hoist_dtype dtype;
 	int64_t shape[HOIST_MAX_RANK];
 	hoist_device *device = NULL;
 	hoist_stream *stream;
 	hoist_buffer *buffer = NULL;
 	int err;
-	(void)type;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$Opp:Buffer", names, &name, &extents,
-					 &spec, &on, &pinned, &zero))
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$Opppp:Buffer", names, &name,
+					 &extents, &spec, &on, &pinned, &zero, &lazy, &shareable))
 		return NULL;
 	int rank = hoist_py_extents(extents, shape);
 	if (rank < 0 || hoist_py_dtype(name, &dtype) < 0 || hoist_py_stream_arg(on, &stream) < 0)
@@ -76,12 +106,27 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	}
 	if (stream == NULL && hoist_py_device_arg(spec, &device) < 0)
 		return NULL;
-	unsigned flags = (pinned ? HOIST_BUFFER_PINNED : 0) | (zero ? HOIST_BUFFER_ZERO : 0);
+	unsigned flags = (pinned ? HOIST_BUFFER_PINNED : 0) | (zero ? HOIST_BUFFER_ZERO : 0) |
+			 (lazy ? HOIST_BUFFER_LAZY : 0) | (shareable ? HOIST_BUFFER_SHAREABLE : 0);
 	Py_BEGIN_ALLOW_THREADS err =
 		stream != NULL ? hoist_buffer_create_on(stream, dtype, rank, shape, flags, &buffer)
 			       : hoist_buffer_create(device, dtype, rank, shape, flags, &buffer);
 	hoist_device_unref(device);
-	Py_END_ALLOW_THREADS return result(err, &buffer);
+	Py_END_ALLOW_THREADS return err < 0 ? hoist_py_fail(err) : hoist_py_buffer_of(type, buffer);
+}
+
+/* An object of this class over the memory of another Buffer object. */
+static PyObject *buffer_adopt(PyObject *type, PyObject *args)
+{
+	PyObject *other;
+	int is_unordered = 0;
+	if (!PyArg_ParseTuple(args, "O!|p:_of", hoist_py_buffer_type, &other, &is_unordered))
+		return NULL;
+	PyObject *ret =
+		hoist_py_buffer_of((PyTypeObject *)type, hoist_buffer_ref(self_of(other)->buffer));
+	if (ret != NULL)
+		self_of(ret)->is_unordered = is_unordered;
+	return ret;
 }
 
 static void buffer_dealloc(PyObject *self)
@@ -110,90 +155,7 @@ static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
-/* --- properties --- */
-
-static PyObject *get_shape(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : hoist_py_tuple(hoist_buffer_rank(b), hoist_buffer_shape(b));
-}
-
-static PyObject *get_strides(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : hoist_py_tuple(hoist_buffer_rank(b), hoist_buffer_strides(b));
-}
-
-static PyObject *get_dtype(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : hoist_py_dtype_name(hoist_buffer_dtype(b));
-}
-
-static PyObject *get_device(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : hoist_py_device(hoist_device_ref(hoist_buffer_device(b)));
-}
-
-static PyObject *get_ndim(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : PyLong_FromLong(hoist_buffer_rank(b));
-}
-
-static PyObject *get_size(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : PyLong_FromUnsignedLongLong(hoist_buffer_elements(b));
-}
-
-static PyObject *get_nbytes(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : PyLong_FromSize_t(hoist_buffer_bytes(b));
-}
-
-static PyObject *get_address(PyObject *self, void *closure)
-{
-	(void)closure;
-	return PyLong_FromSize_t(hoist_buffer_address(self_of(self)->buffer));
-}
-
-static PyObject *get_is_contiguous(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_contiguous(b));
-}
-
-static PyObject *get_is_pinned(PyObject *self, void *closure)
-{
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	(void)closure;
-	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_pinned(b));
-}
-
-static PyObject *get_is_read_only(PyObject *self, void *closure)
-{
-	hoist_buffer_info info = {.size = sizeof info};
-	(void)closure;
-	int err = hoist_buffer_get_info(self_of(self)->buffer, &info);
-	return err < 0 ? hoist_py_fail(err) : PyBool_FromLong(info.is_read_only);
-}
-
-static PyObject *get_closed(PyObject *self, void *closure)
-{
-	(void)closure;
-	return PyBool_FromLong(hoist_buffer_is_closed(self_of(self)->buffer));
-}
+/* --- text --- */
 
 static PyObject *describe(PyObject *self, unsigned flags)
 {
@@ -213,15 +175,23 @@ static PyObject *describe(PyObject *self, unsigned flags)
 	return ret;
 }
 
-static PyObject *buffer_repr(PyObject *self)
+static PyObject *buffer_describe(PyObject *self, PyObject *args)
 {
-	return describe(self, 0);
+	int values = 0;
+	if (!PyArg_ParseTuple(args, "|p:describe", &values))
+		return NULL;
+	return describe(self, values ? HOIST_DESCRIBE_VALUES : 0);
 }
 
-static PyObject *buffer_str(PyObject *self)
+/* With the values, if they can be read: block types, closed buffers and captures have none. */
+static PyObject *buffer_repr(PyObject *self)
 {
-	return describe(self,
-			hoist_buffer_is_closed(self_of(self)->buffer) ? 0 : HOIST_DESCRIBE_VALUES);
+	bool is_closed = hoist_buffer_is_closed(self_of(self)->buffer);
+	PyObject *ret = is_closed ? NULL : describe(self, HOIST_DESCRIBE_VALUES);
+	if (ret != NULL || (!is_closed && !PyErr_ExceptionMatches(PyExc_Exception)))
+		return ret;
+	PyErr_Clear();
+	return describe(self, 0);
 }
 
 /* --- views --- */
@@ -240,7 +210,8 @@ static PyObject *buffer_reshape(PyObject *self, PyObject *extents)
 	hoist_buffer *ret = NULL;
 	int rank = hoist_py_extents(extents, shape);
 	hoist_buffer *b = rank < 0 ? NULL : hoist_py_open_buffer(self);
-	return b == NULL ? NULL : result(hoist_buffer_reshape(b, rank, shape, &ret), &ret);
+	return b == NULL ? NULL
+			 : hoist_py_view(self, hoist_buffer_reshape(b, rank, shape, &ret), &ret);
 }
 
 static PyObject *buffer_permute(PyObject *self, PyObject *order)
@@ -257,7 +228,7 @@ static PyObject *buffer_permute(PyObject *self, PyObject *order)
 	}
 	for (int a = 0; a < n; a++)
 		narrow[a] = axes[a] < -64 || axes[a] > 64 ? 65 : (int)axes[a];
-	return b == NULL ? NULL : result(hoist_buffer_permute(b, narrow, &ret), &ret);
+	return b == NULL ? NULL : hoist_py_view(self, hoist_buffer_permute(b, narrow, &ret), &ret);
 }
 
 static PyObject *buffer_view(PyObject *self, PyObject *args, PyObject *keywords)
@@ -275,9 +246,11 @@ static PyObject *buffer_view(PyObject *self, PyObject *args, PyObject *keywords)
 	if (b == NULL || hoist_py_dtype(name, &dtype) < 0)
 		return NULL;
 	if (extents == Py_None)
-		return result(hoist_buffer_view_as(b, dtype, &ret), &ret);
+		return hoist_py_view(self, hoist_buffer_view_as(b, dtype, &ret), &ret);
 	rank = hoist_py_extents(extents, shape);
-	return rank < 0 ? NULL : result(hoist_buffer_view(b, 0, dtype, rank, shape, &ret), &ret);
+	return rank < 0 ? NULL
+			: hoist_py_view(self, hoist_buffer_view(b, 0, dtype, rank, shape, &ret),
+					&ret);
 }
 
 static PyObject *buffer_read_only(PyObject *self, PyObject *none)
@@ -285,98 +258,84 @@ static PyObject *buffer_read_only(PyObject *self, PyObject *none)
 	hoist_buffer *ret = NULL;
 	hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)none;
-	return b == NULL ? NULL : result(hoist_buffer_read_only(b, &ret), &ret);
+	return b == NULL ? NULL : hoist_py_view(self, hoist_buffer_read_only(b, &ret), &ret);
 }
 
-/* --- copies --- */
-
-static PyObject *move(PyObject *self, PyObject *spec, bool always)
+static PyObject *buffer_on_stream(PyObject *self, PyObject *on)
 {
-	object *o = self_of(self);
-	hoist_device *device = NULL;
+	hoist_stream *stream;
 	hoist_buffer *ret = NULL;
+	if (hoist_py_stream_arg(on, &stream) < 0)
+		return NULL;
+	hoist_buffer *b = hoist_py_open_buffer(self);
+	return b == NULL ? NULL
+			 : hoist_py_view(self, hoist_buffer_on_stream(b, stream, &ret), &ret);
+}
+
+static PyObject *buffer_allocate(PyObject *self, PyObject *none)
+{
 	int err;
-	if (!(always && spec == Py_None) && hoist_py_device_arg(spec, &device) < 0)
-		return NULL;
-	HOIST_PY_USING(o, err = always ? hoist_buffer_copy(o->buffer, device, &ret)
-				       : hoist_buffer_to(o->buffer, device, &ret));
-	if (device != NULL)
-		HOIST_PY_WAITING(hoist_device_unref(device));
-	if (err == 0 && ret == o->buffer) {
-		hoist_buffer_unref(ret);
-		return Py_NewRef(self);
-	}
-	return result(err, &ret);
-}
-
-static PyObject *buffer_to(PyObject *self, PyObject *device)
-{
-	return move(self, device, false);
-}
-
-static PyObject *buffer_copy(PyObject *self, PyObject *args, PyObject *keywords)
-{
-	static char *names[] = {"device", NULL};
-	PyObject *device = Py_None;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:copy", names, &device))
-		return NULL;
-	return move(self, device, true);
-}
-
-static PyObject *buffer_copy_from(PyObject *self, PyObject *source)
-{
-	object *o = self_of(self);
-	hoist_buffer *from = hoist_py_buffer_arg(source);
-	int err;
-	if (from == NULL)
-		return NULL;
-	atomic_fetch_add(&self_of(source)->n_uses, 1);
-	HOIST_PY_USING(o, err = hoist_buffer_copy_into(o->buffer, from));
-	atomic_fetch_sub(&self_of(source)->n_uses, 1);
+	(void)none;
+	HOIST_PY_USING(self_of(self), err = hoist_buffer_allocate(self_of(self)->buffer));
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
-static PyObject *buffer_tobytes(PyObject *self, PyObject *none)
+static PyObject *buffer_freeze(PyObject *self, PyObject *none)
 {
-	object *o = self_of(self);
-	const hoist_buffer *b = hoist_py_open_buffer(self);
-	int err;
+	int err = hoist_buffer_freeze(self_of(self)->buffer);
 	(void)none;
-	if (b == NULL)
-		return NULL;
-	size_t n = hoist_buffer_bytes(b);
-	PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
-	if (bytes == NULL)
-		return NULL;
-	char *to = PyBytes_AsString(bytes);
-	HOIST_PY_USING(o, err = hoist_buffer_copy_out(o->buffer, to, n));
-	if (err == 0)
-		return bytes;
-	Py_DECREF(bytes);
-	return hoist_py_fail(err);
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
-static PyObject *buffer_item(PyObject *self, PyObject *none)
+static PyObject *buffer_is_aligned(PyObject *self, PyObject *args)
 {
-	object *o = self_of(self);
-	hoist_number number;
-	int err;
-	(void)none;
-	HOIST_PY_USING(o, err = hoist_buffer_item(o->buffer, &number));
-	if (err < 0)
-		return hoist_py_fail(err);
-	switch (number.kind) {
-	case HOIST_NUMBER_BOOL:
-		return PyBool_FromLong(number.as.i64 != 0);
-	case HOIST_NUMBER_I64:
-		return PyLong_FromLongLong(number.as.i64);
-	case HOIST_NUMBER_U64:
-		return PyLong_FromUnsignedLongLong(number.as.u64);
-	case HOIST_NUMBER_C128:
-		return PyComplex_FromDoubles(number.as.c128.re, number.as.c128.im);
-	default:
-		return PyFloat_FromDouble(number.as.f64);
+	Py_ssize_t alignment = 0;
+	if (!PyArg_ParseTuple(args, "|n:is_aligned", &alignment))
+		return NULL;
+	if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
+		PyErr_SetString(PyExc_ValueError, "an alignment is a power of two");
+		return NULL;
 	}
+	const hoist_buffer *b = hoist_py_open_buffer(self);
+	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_aligned(b, (size_t)alignment));
+}
+
+/* --- what Python's own functions ask for --- */
+
+static PyObject *buffer_reduce(PyObject *self, PyObject *args)
+{
+	return hoist_py_delegate(self, "reduce", args);
+}
+
+static PyObject *buffer_array(PyObject *self, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"dtype", "copy", NULL};
+	PyObject *dtype = Py_None;
+	PyObject *copy = Py_None;
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OO:__array__", names, &dtype, &copy))
+		return NULL;
+	PyObject *both = PyTuple_Pack(2, dtype, copy);
+	PyObject *ret = both == NULL ? NULL : hoist_py_delegate(self, "array", both);
+	Py_XDECREF(both);
+	return ret;
+}
+
+static PyObject *buffer_deepcopy(PyObject *self, PyObject *memo)
+{
+	PyObject *one = PyTuple_Pack(1, memo);
+	PyObject *ret = one == NULL ? NULL : hoist_py_delegate(self, "deepcopy", one);
+	Py_XDECREF(one);
+	return ret;
+}
+
+/* The object, and the host memory that only this object's storage has. */
+static PyObject *buffer_sizeof(PyObject *self, PyObject *none)
+{
+	hoist_buffer_info info = {.size = sizeof info};
+	(void)none;
+	(void)hoist_buffer_get_info(self_of(self)->buffer, &info);
+	bool has_bytes = info.is_allocated && info.is_host_accessible;
+	return PyLong_FromSize_t(sizeof(object) + (has_bytes ? info.storage_bytes : 0));
 }
 
 /* --- the type --- */
@@ -395,16 +354,65 @@ static PyMethodDef methods[] = {
 	 "view($self, /, dtype, shape=None)\n--\n\nThe same bytes as another dtype."},
 	{"read_only", buffer_read_only, METH_NOARGS,
 	 "read_only($self, /)\n--\n\nThe same elements, which the result cannot write."},
-	{"to", buffer_to, METH_O,
-	 "to($self, device, /)\n--\n\nThis buffer if its memory is on `device`, else a copy "
-	 "there."},
-	{"copy", KEYWORDS(buffer_copy), METH_VARARGS | METH_KEYWORDS,
-	 "copy($self, /, device=None)\n--\n\nA contiguous copy, on the same or another device."},
-	{"copy_from", buffer_copy_from, METH_O,
-	 "copy_from($self, source, /)\n--\n\nCopies the elements of a Buffer of the same shape."},
-	{"tobytes", buffer_tobytes, METH_NOARGS,
+	{"on_stream", buffer_on_stream, METH_O,
+	 "on_stream($self, stream, /)\n--\n\nThe same memory with another stream of the device."},
+	{"allocate", buffer_allocate, METH_NOARGS,
+	 "allocate($self, /)\n--\n\nTakes the memory of a lazy buffer now."},
+	{"freeze", buffer_freeze, METH_NOARGS,
+	 "freeze($self, /)\n--\n\nForbids writing to the storage for good."},
+	{"is_aligned", buffer_is_aligned, METH_VARARGS,
+	 "is_aligned($self, alignment=0, /)\n--\n\nWhether the first element's address is a "
+	 "multiple of `alignment`; 0: of the dtype's own."},
+	{"describe", buffer_describe, METH_VARARGS,
+	 "describe($self, values=False, /)\n--\n\nThe buffer in words, with its values or "
+	 "without."},
+	{"to", hoist_py_to, METH_O,
+	 "to($self, where, /)\n--\n\nThis buffer if its memory is on the device, else a copy "
+	 "there.  A stream: a buffer with that stream."},
+	{"copy", KEYWORDS(hoist_py_copy), METH_VARARGS | METH_KEYWORDS,
+	 "copy($self, /, device=None, *, stream=None)\n--\n\nA contiguous copy, on the same or "
+	 "another device; with a stream the copy is queued there."},
+	{"copy_from", KEYWORDS(hoist_py_copy_from), METH_VARARGS | METH_KEYWORDS,
+	 "copy_from($self, source, /, *, stream=None, contiguous=False, nbytes=False)\n--\n\n"
+	 "Copies the elements of a Buffer.  `contiguous`: refuses any other layout.  `nbytes`: "
+	 "copies bytes, whatever the dtypes and shapes."},
+	{"fill", KEYWORDS(hoist_py_fill), METH_VARARGS | METH_KEYWORDS,
+	 "fill($self, value, /, *, stream=None)\n--\n\nA number for every element, or bytes (1, 2, "
+	 "4, 8 or 16 of them) that are repeated."},
+	{"fork", KEYWORDS(hoist_py_fork), METH_VARARGS | METH_KEYWORDS | METH_STATIC,
+	 "fork(buffers, /, *, copy=True)\n--\n\nBuffers over one new storage that lie to each "
+	 "other as `buffers` lie in theirs."},
+	{"tobytes", hoist_py_tobytes, METH_NOARGS,
 	 "tobytes($self, /)\n--\n\nThe elements in C order, as bytes."},
-	{"item", buffer_item, METH_NOARGS, "item($self, /)\n--\n\nThe only element, as a number."},
+	{"item", hoist_py_item, METH_NOARGS,
+	 "item($self, /)\n--\n\nThe only element, as a number."},
+	{"_set", hoist_py_set_element, METH_VARARGS, NULL},
+	{"_with_layout", hoist_py_with_layout, METH_VARARGS, NULL},
+	{"_of", buffer_adopt, METH_VARARGS | METH_CLASS, NULL},
+	{"from_buffer", KEYWORDS(hoist_py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+	 "from_buffer($type, object, /, dtype=None)\n--\n\nA buffer over the memory of an object "
+	 "with Python's buffer protocol, without a copy."},
+	{"from_address", KEYWORDS(hoist_py_from_address), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+	 "from_address($type, address, nbytes, dtype, shape, *, strides=None, nbytes_before=0, "
+	 "device=None, owner=None, release=None, read_only=False)\n--\n\n"
+	 "A buffer over memory that the caller has.  The buffer keeps `owner`, and calls "
+	 "`release()` when its memory is not used any more."},
+	{"from_cuda_array_interface", KEYWORDS(hoist_py_from_cai),
+	 METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+	 "from_cuda_array_interface($type, object, /, *, stream=None, sync=True)\n--\n\n"
+	 "A buffer over the memory of an object with the CUDA Array Interface."},
+	{"mmap", KEYWORDS(hoist_py_mmap), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+	 "mmap($type, path, dtype, shape, mode='copyonwrite', offset=0, populate=False, "
+	 "alias=False)\n--\n\nA buffer over a file, with the modes of numpy.memmap.  `alias`: mode "
+	 "\"r\" gives read-only pages of the file in place of a copy."},
+	{"load_max", hoist_py_load_max, METH_VARARGS | METH_CLASS,
+	 "load_max($type, path, /)\n--\n\nThe only buffer of a .max file."},
+	{"flush", hoist_py_flush, METH_NOARGS,
+	 "flush($self, /)\n--\n\nWaits until what was written to a file's pages is on disk."},
+	{"__reduce_ex__", buffer_reduce, METH_VARARGS, NULL},
+	{"__deepcopy__", buffer_deepcopy, METH_O, NULL},
+	{"__array__", KEYWORDS(buffer_array), METH_VARARGS | METH_KEYWORDS, NULL},
+	{"__sizeof__", buffer_sizeof, METH_NOARGS, NULL},
 	{"__dlpack__", KEYWORDS(hoist_py_to_dlpack), METH_VARARGS | METH_KEYWORDS,
 	 "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, "
 	 "copy=None)\n--\n\n"},
@@ -416,47 +424,31 @@ static PyMethodDef methods[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef fields[] = {
-	{"shape", get_shape, NULL, "The extents, a tuple.", NULL},
-	{"strides", get_strides, NULL, "The strides in elements, a tuple.", NULL},
-	{"dtype", get_dtype, NULL, "The name of the dtype: \"bf16\".", NULL},
-	{"device", get_device, NULL, "The Device.", NULL},
-	{"ndim", get_ndim, NULL, "The number of axes.", NULL},
-	{"size", get_size, NULL, "The number of elements.", NULL},
-	{"nbytes", get_nbytes, NULL, "Bytes of the elements.", NULL},
-	{"address", get_address, NULL,
-	 "The first element's address, as the device sees it; 0: none.", NULL},
-	{"is_contiguous", get_is_contiguous, NULL,
-	 "True: the elements lie in C order without gaps.", NULL},
-	{"is_pinned", get_is_pinned, NULL, "True: host memory that a driver has registered.", NULL},
-	{"is_read_only", get_is_read_only, NULL, "True: hoist does not write to the elements.",
-	 NULL},
-	{"closed", get_closed, NULL, "True after close().", NULL},
-	{NULL, NULL, NULL, NULL, NULL},
-};
-
 static PyType_Slot slots[] = {
 	{Py_tp_new, (void *)buffer_new},
 	{Py_tp_dealloc, (void *)buffer_dealloc},
 	{Py_tp_repr, (void *)buffer_repr},
-	{Py_tp_str, (void *)buffer_str},
 	{Py_tp_methods, methods},
-	{Py_tp_getset, fields},
+	{Py_tp_getset, hoist_py_buffer_fields},
 	{Py_mp_subscript, (void *)hoist_py_subscript},
 	{Py_mp_ass_subscript, (void *)hoist_py_store},
 	{Py_mp_length, (void *)buffer_length},
+	{Py_nb_index, (void *)hoist_py_index},
+	{Py_nb_int, (void *)hoist_py_int},
+	{Py_nb_float, (void *)hoist_py_float},
+	{Py_nb_bool, (void *)hoist_py_bool},
 	{Py_bf_getbuffer, (void *)hoist_py_getbuffer},
 	{Py_bf_releasebuffer, (void *)hoist_py_releasebuffer},
-	{Py_tp_doc,
-	 "Buffer(dtype, shape, device=None, *, stream=None, pinned=False, zero=False)\n--\n\n"
-	 "Typed, shaped memory on a device."},
+	{Py_tp_doc, "Buffer(dtype, shape, device=None, *, stream=None, pinned=False, zero=False, "
+		    "lazy=False, shareable=False)\n--\n\n"
+		    "Typed, shaped memory on a device."},
 	{0, NULL},
 };
 
 static PyType_Spec type = {
 	.name = "hoist.Buffer",
 	.basicsize = sizeof(object),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };
 

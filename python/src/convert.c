@@ -11,10 +11,14 @@ int hoist_py_dtype(PyObject *name, hoist_dtype *ret)
 {
 	const char *text = NULL;
 	PyObject *own = NULL;
-	if (!PyUnicode_Check(name)) /* objects with a name: hoist.driver.DType, torch.dtype's str */
+	if (!PyUnicode_Check(
+		    name)) /* objects whose str() ends in a name: hoist.driver.DType, torch.dtype */
 		name = own = PyObject_Str(name);
 	if (name != NULL)
 		text = PyUnicode_AsUTF8AndSize(name, NULL);
+	/* "DType.float32", "torch.bfloat16" */
+	const char *dot = text == NULL ? NULL : strrchr(text, '.');
+	text = dot == NULL ? text : dot + 1;
 	int err = text == NULL ? -EINVAL : hoist_dtype_from_name(text, ret);
 	if (err < 0 && text != NULL)
 		err = hoist_dtype_from_numpy(text, ret);

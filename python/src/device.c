@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device, Stream and Budget.  The contract is in python/src/module.h. */
+/* Device and Budget.  The contract is in python/src/module.h. */
 #include "module.h"
 
 /* --- Device --- */
@@ -7,6 +7,11 @@
 typedef struct device_object {
 	PyObject_HEAD hoist_device *device;
 } device_object;
+
+static hoist_device *device_of(PyObject *self)
+{
+	return ((device_object *)self)->device;
+}
 
 /* The number of a device's address -> its object, for good: devices are few, and an address that is
  * never given back never becomes that of another device. */
@@ -59,6 +64,33 @@ int hoist_py_device_arg(PyObject *object, hoist_device **ret)
 	return err < 0 ? -1 : 0;
 }
 
+/* "gpu:0" with a limit of the memory that hoist takes there; the first limit holds. */
+static PyObject *device_open(PyObject *type, PyObject *args)
+{
+	hoist_device_options options = {.size = sizeof options};
+	const char *spec;
+	unsigned long long limit = 0;
+	hoist_device *device = NULL;
+	int err;
+	(void)type;
+	if (!PyArg_ParseTuple(args, "s|K:_open", &spec, &limit))
+		return NULL;
+	options.memory_limit = limit;
+	HOIST_PY_WAITING(err = hoist_device_open_with(spec, &options, &device));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_device(device);
+}
+
+/* MAX's Device.cpu(): the id is ignored. */
+static PyObject *device_cpu(PyObject *type, PyObject *args)
+{
+	int id = -1;
+	hoist_device *device;
+	(void)type;
+	if (!PyArg_ParseTuple(args, "|i:cpu", &id) || hoist_py_device_arg(Py_None, &device) < 0)
+		return NULL;
+	return hoist_py_device(device);
+}
+
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"spec", NULL};
@@ -104,6 +136,91 @@ static PyObject *device_info(PyObject *self, PyObject *none)
 			     i.driver_version, "library", i.library);
 }
 
+enum { FIELD_ID, FIELD_API, FIELD_LABEL, FIELD_IS_HOST, FIELD_NAME, FIELD_IS_COMPATIBLE };
+
+static PyObject *device_field(PyObject *self, void *closure)
+{
+	hoist_device_info i = {.size = sizeof i};
+	int err = hoist_device_get_info(device_of(self), &i);
+	if (err < 0)
+		return hoist_py_fail(err);
+	switch ((uintptr_t)closure) {
+	case FIELD_ID:
+		return PyLong_FromLong(i.id);
+	case FIELD_API:
+		return PyUnicode_FromString(i.api);
+	case FIELD_LABEL:
+		return PyUnicode_FromString(i.label);
+	case FIELD_IS_HOST:
+		return PyBool_FromLong(i.is_host);
+	case FIELD_NAME:
+		return PyUnicode_FromString(i.name);
+	default:
+		return PyBool_FromLong(i.is_compatible);
+	}
+}
+
+/* The CPU has none that a kernel is built for: MAX raises there, too. */
+static PyObject *device_architecture(PyObject *self, void *closure)
+{
+	hoist_device_info i = {.size = sizeof i};
+	(void)closure;
+	int err = hoist_device_get_info(device_of(self), &i);
+	if (err < 0)
+		return hoist_py_fail(err);
+	if (i.is_host)
+		return hoist_py_fail_text(-EINVAL, "architecture_name is an accelerator's; "
+						   "info()[\"architecture\"] has the CPU's");
+	return PyUnicode_FromString(i.architecture);
+}
+
+static PyObject *device_stats(PyObject *self, void *closure)
+{
+	hoist_device_statistics s = {.size = sizeof s};
+	int err;
+	(void)closure;
+	HOIST_PY_WAITING(err = hoist_device_get_statistics(device_of(self), &s));
+	if (err < 0)
+		return hoist_py_fail(err);
+	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "free_memory",
+			     (unsigned long long)s.free_memory, "total_memory",
+			     (unsigned long long)s.total_memory, "memory_limit",
+			     (unsigned long long)s.memory_limit, "limited",
+			     (unsigned long long)s.limited, "limited_peak",
+			     (unsigned long long)s.limited_peak, "used", (unsigned long long)s.used,
+			     "cached", (unsigned long long)s.cached, "pinned",
+			     (unsigned long long)s.pinned);
+}
+
+static PyObject *device_default_stream(PyObject *self, void *closure)
+{
+	hoist_stream *stream = NULL;
+	int err;
+	(void)closure;
+	HOIST_PY_WAITING(err = hoist_device_default_stream(device_of(self), &stream));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_stream(stream);
+}
+
+static PyObject *device_can_access(PyObject *self, PyObject *other)
+{
+	int ret = 0;
+	int err;
+	if (!Py_IS_TYPE(other, hoist_py_device_type)) {
+		PyErr_SetString(PyExc_TypeError, "can_access() takes a device");
+		return NULL;
+	}
+	HOIST_PY_WAITING(err = hoist_device_can_access(device_of(self), device_of(other), &ret));
+	return err < 0 ? hoist_py_fail(err) : PyBool_FromLong(ret);
+}
+
+static PyObject *device_str(PyObject *self)
+{
+	hoist_device_info i = {.size = sizeof i};
+	int err = hoist_device_get_info(device_of(self), &i);
+	return err < 0 ? hoist_py_fail(err)
+		       : PyUnicode_FromFormat("Device(type=%s,id=%d)", i.label, i.id);
+}
+
 static PyObject *device_synchronize(PyObject *self, PyObject *none)
 {
 	int err;
@@ -124,11 +241,37 @@ static PyMethodDef device_methods[] = {
 	 "info($self, /)\n--\n\nThe device's properties, as a dict."},
 	{"synchronize", device_synchronize, METH_NOARGS,
 	 "synchronize($self, /)\n--\n\nWaits for all work on the device."},
+	{"can_access", device_can_access, METH_O,
+	 "can_access($self, other, /)\n--\n\nTrue: kernels of this device can access memory of "
+	 "the other."},
+	{"cpu", device_cpu, METH_VARARGS | METH_CLASS,
+	 "cpu($type, id=-1, /)\n--\n\nThe CPU, whatever the id."},
+	{"_open", device_open, METH_VARARGS | METH_CLASS, NULL},
 	{"__reduce__", device_reduce, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
+#define FIELD(name, field, doc)                                                                    \
+	{                                                                                          \
+		name, device_field, NULL, doc, (void *)(uintptr_t)(field)                          \
+	}
+
 static PyGetSetDef device_fields[] = {
+	FIELD("id", FIELD_ID, "The driver's number; 0 for the CPU."),
+	FIELD("api", FIELD_API, "\"cpu\", \"cuda\" or \"hip\"."),
+	FIELD("label", FIELD_LABEL, "\"cpu\" or \"gpu\"."),
+	FIELD("is_host", FIELD_IS_HOST, "True: the CPU."),
+	FIELD("model_name", FIELD_NAME, "What the driver calls the device."),
+	FIELD("is_compatible", FIELD_IS_COMPATIBLE, "True: hoist can use the device."),
+	{"architecture_name", device_architecture, NULL,
+	 "\"sm_90\", \"gfx942\"; a ValueError for the CPU.", NULL},
+	{"stats", device_stats, NULL,
+	 "Bytes of memory, a dict: free_memory, total_memory, memory_limit, limited, "
+	 "limited_peak, used, cached, pinned.",
+	 NULL},
+	{"default_stream", device_default_stream, NULL, "The stream of buffers without another.",
+	 NULL},
+	{"default_queue", device_default_stream, NULL, "As `default_stream`.", NULL},
 	{"spec", device_spec, NULL, "The text that opens this device again: \"cuda:0\".", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
@@ -137,6 +280,7 @@ static PyType_Slot device_slots[] = {
 	{Py_tp_new, (void *)device_new},
 	{Py_tp_dealloc, (void *)device_dealloc},
 	{Py_tp_repr, (void *)device_repr},
+	{Py_tp_str, (void *)device_str},
 	{Py_tp_methods, device_methods},
 	{Py_tp_getset, device_fields},
 	{Py_tp_doc,
@@ -150,114 +294,6 @@ static PyType_Spec device_type = {
 	.basicsize = sizeof(device_object),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
 	.slots = device_slots,
-};
-
-/* --- Stream --- */
-
-typedef struct stream_object {
-	PyObject_HEAD hoist_stream *stream;
-} stream_object;
-
-int hoist_py_stream_arg(PyObject *object, hoist_stream **ret)
-{
-	*ret = NULL;
-	if (object == Py_None)
-		return 0;
-	if (!Py_IS_TYPE(object, hoist_py_stream_type)) {
-		PyErr_SetString(PyExc_TypeError, "a stream is a hoist.Stream or None");
-		return -1;
-	}
-	*ret = ((stream_object *)object)->stream;
-	return 0;
-}
-
-static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
-{
-	static char *names[] = {"device", "native", NULL};
-	PyObject *spec = Py_None;
-	PyObject *handle = Py_None;
-	hoist_device *device;
-	hoist_stream *stream = NULL;
-	int err;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OO:Stream", names, &spec, &handle))
-		return NULL;
-	void *native = handle == Py_None ? NULL : PyLong_AsVoidPtr(handle);
-	if (native == NULL && PyErr_Occurred())
-		return NULL;
-	stream_object *self = (stream_object *)PyType_GenericAlloc(type, 0);
-	if (self == NULL || hoist_py_device_arg(spec, &device) < 0) {
-		Py_XDECREF((PyObject *)self);
-		return NULL;
-	}
-	Py_BEGIN_ALLOW_THREADS err = handle == Py_None ? hoist_stream_create(device, &stream)
-						       : hoist_stream_wrap(device, native, &stream);
-	hoist_device_unref(device);
-	Py_END_ALLOW_THREADS self->stream = stream;
-	if (err < 0) {
-		Py_DECREF((PyObject *)self);
-		return hoist_py_fail(err);
-	}
-	return (PyObject *)self;
-}
-
-static void stream_dealloc(PyObject *self)
-{
-	hoist_stream *stream = ((stream_object *)self)->stream;
-	HOIST_PY_WAITING(hoist_stream_unref(stream));
-	hoist_py_free_object(self);
-}
-
-static PyObject *stream_synchronize(PyObject *self, PyObject *none)
-{
-	int err;
-	(void)none;
-	HOIST_PY_WAITING(err = hoist_stream_synchronize(((stream_object *)self)->stream));
-	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
-}
-
-static PyObject *stream_device(PyObject *self, void *closure)
-{
-	(void)closure;
-	return hoist_py_device(
-		hoist_device_ref(hoist_stream_device(((stream_object *)self)->stream)));
-}
-
-static PyObject *stream_native(PyObject *self, void *closure)
-{
-	(void)closure;
-	return PyLong_FromVoidPtr(hoist_stream_native(((stream_object *)self)->stream));
-}
-
-static PyMethodDef stream_methods[] = {
-	{"synchronize", stream_synchronize, METH_NOARGS,
-	 "synchronize($self, /)\n--\n\nWaits for all work that is queued on the stream."},
-	{NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef stream_fields[] = {
-	{"device", stream_device, NULL, "The stream's device.", NULL},
-	{"native", stream_native, NULL, "The CUstream or hipStream_t, as an integer; 0: the CPU.",
-	 NULL},
-	{NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot stream_slots[] = {
-	{Py_tp_new, (void *)stream_new},
-	{Py_tp_dealloc, (void *)stream_dealloc},
-	{Py_tp_methods, stream_methods},
-	{Py_tp_getset, stream_fields},
-	{Py_tp_doc,
-	 "Stream(device=None, native=None)\n--\n\n"
-	 "A queue of work on a device: a new one, or the driver's stream `native`, which the "
-	 "caller keeps alive."},
-	{0, NULL},
-};
-
-static PyType_Spec stream_type = {
-	.name = "hoist.Stream",
-	.basicsize = sizeof(stream_object),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-	.slots = stream_slots,
 };
 
 /* --- Budget --- */
@@ -342,10 +378,7 @@ int hoist_py_add_device_types(PyObject *module)
 {
 	devices = PyDict_New();
 	hoist_py_device_type = hoist_py_add_type(module, &device_type);
-	hoist_py_stream_type = hoist_py_add_type(module, &stream_type);
 	hoist_py_budget_type = hoist_py_add_type(module, &budget_type);
-	return devices == NULL || hoist_py_device_type == NULL || hoist_py_stream_type == NULL ||
-			       hoist_py_budget_type == NULL
-		       ? -1
-		       : 0;
+	return devices == NULL || hoist_py_device_type == NULL || hoist_py_budget_type == NULL ? -1
+											       : 0;
 }

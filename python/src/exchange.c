@@ -90,9 +90,9 @@ int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	if (err == 0 && hoist_buffer_bytes(o->buffer) > 0 && hoist_buffer_data(o->buffer) == NULL)
 		return refuse("the elements are in device memory; to(\"cpu\") copies them");
 	hoist_stream *stream = NULL;
-	if (err == 0)
+	if (err == 0 && !o->is_unordered)
 		err = hoist_buffer_stream(o->buffer, &stream);
-	if (err == 0)
+	if (err == 0 && stream != NULL)
 		HOIST_PY_USING(o, err = hoist_stream_synchronize(stream));
 	if (err < 0) {
 		hoist_py_fail(err);
@@ -147,16 +147,17 @@ static void drop_legacy(PyObject *capsule)
 static int read_request(PyObject *args, PyObject *keywords, hoist_dlpack_options *o,
 			bool *versioned)
 {
-	static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+	static char *names[] = {"stream", "max_version", "dl_device", "copy", "read_only", NULL};
 	PyObject *stream = Py_None;
 	PyObject *version = Py_None;
 	PyObject *device = Py_None;
 	PyObject *copy = Py_None;
+	PyObject *read_only = Py_None; /* torch's: the buffer's own answer holds */
 	int major = 0;
 	int minor = 0;
 	int type = 0;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream,
-					 &version, &device, &copy))
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOOO:__dlpack__", names, &stream,
+					 &version, &device, &copy, &read_only))
 		return -1;
 	if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor))
 		return -1;
@@ -205,6 +206,10 @@ PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 	int err;
 	if (read_request(args, keywords, &options, &versioned) < 0)
 		return NULL;
+	if (o->is_unordered && !options.has_stream) {
+		options.has_stream = 1;
+		options.stream = -1;
+	}
 	HOIST_PY_USING(
 		o, err = versioned ? hoist_buffer_to_dlpack(o->buffer, &options, &tensor)
 				   : hoist_buffer_to_dlpack_legacy(o->buffer, &options, &legacy));
@@ -296,7 +301,7 @@ end:
 }
 
 /* Takes the capsule's tensor: its name says that it was taken. */
-static PyObject *take(PyObject *capsule, hoist_stream *stream)
+static PyObject *take(PyTypeObject *type, PyObject *capsule, hoist_stream *stream)
 {
 	hoist_buffer *buffer = NULL;
 	int err;
@@ -315,7 +320,7 @@ static PyObject *take(PyObject *capsule, hoist_stream *stream)
 				"no DLPack capsule, or one that was used already");
 		return NULL;
 	}
-	return err < 0 ? cannot_export(err) : hoist_py_buffer(buffer);
+	return err < 0 ? cannot_export(err) : hoist_py_buffer_of(type, buffer);
 }
 
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords)
@@ -325,13 +330,12 @@ PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keyword
 	PyObject *copy = Py_None;
 	hoist_stream *stream = NULL;
 	PyObject *ret = NULL;
-	(void)type;
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$O:from_dlpack", names, &array, &copy))
 		return NULL;
 	PyObject *number = stream_for(array, &stream);
 	PyObject *capsule = number == NULL ? NULL : ask(array, number, copy);
 	if (capsule != NULL)
-		ret = take(capsule, stream);
+		ret = take((PyTypeObject *)type, capsule, stream);
 	Py_XDECREF(capsule);
 	Py_XDECREF(number);
 	HOIST_PY_WAITING(hoist_stream_unref(stream));

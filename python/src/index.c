@@ -19,7 +19,7 @@ static int bound(PyObject *slice, const char *name, int64_t *ret)
 	return err;
 }
 
-static int one_index(PyObject *item, hoist_slice *ret)
+int hoist_py_one_index(PyObject *item, hoist_slice *ret)
 {
 	*ret = HOIST_ALL;
 	if (PySlice_Check(item)) {
@@ -92,7 +92,8 @@ static int read_indices(PyObject *key, Py_ssize_t n, int rank, struct indices *r
 		if (item == Py_None)
 			err = add_axis(ret, true);
 		else if (item != Py_Ellipsis)
-			err = one_index(item, &slice) < 0 ? -1 : add_slice(ret, rank, slice);
+			err = hoist_py_one_index(item, &slice) < 0 ? -1
+								   : add_slice(ret, rank, slice);
 		if (err < 0)
 			return -1;
 	}
@@ -121,7 +122,11 @@ static hoist_buffer *part(PyObject *self, PyObject *key)
 	hoist_buffer *ret = NULL;
 	if (buffer == NULL)
 		return NULL;
-	PyObject *items = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
+	/* A list is an index of classes that say so; NumPy's would pick rows. */
+	bool is_list = PyList_Check(key) && !Py_IS_TYPE(self, hoist_py_buffer_type);
+	PyObject *items = PyTuple_Check(key) ? Py_NewRef(key)
+			  : is_list	     ? PySequence_Tuple(key)
+					     : PyTuple_Pack(1, key);
 	int err = items == NULL ? -1
 				: read_indices(items, PyTuple_Size(items),
 					       hoist_buffer_rank(buffer), &indices);
@@ -137,10 +142,10 @@ static hoist_buffer *part(PyObject *self, PyObject *key)
 PyObject *hoist_py_subscript(PyObject *self, PyObject *key)
 {
 	hoist_buffer *ret = part(self, key);
-	return ret == NULL ? NULL : hoist_py_buffer(ret);
+	return ret == NULL ? NULL : hoist_py_view(self, 0, &ret);
 }
 
-static int number_of(PyObject *value, hoist_number *ret)
+int hoist_py_number(PyObject *value, hoist_number *ret)
 {
 	if (PyBool_Check(value)) {
 		*ret = hoist_number_bool(value == Py_True);
@@ -181,7 +186,7 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 	if (PyObject_TypeCheck(value, hoist_py_buffer_type)) {
 		object *from = (object *)value;
 		HOIST_PY_USING(from, err = hoist_buffer_copy_into(to, from->buffer));
-	} else if (number_of(value, &number) < 0) {
+	} else if (hoist_py_number(value, &number) < 0) {
 		err = 1;
 	} else if (hoist_buffer_elements(to) == 1 && hoist_buffer_rank(to) <= HOIST_MAX_RANK) {
 		static const int64_t zeros[HOIST_MAX_RANK];
@@ -199,4 +204,33 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 		hoist_py_fail(err);
 	HOIST_PY_WAITING(hoist_buffer_unref(to));
 	return err == 0 ? 0 : -1;
+}
+
+/* The integers of @key, one for each axis.  Returns: their number; -1. */
+static int integers_of(PyObject *key, int64_t ret[HOIST_MAX_RANK])
+{
+	if (PyTuple_Check(key) || PyList_Check(key) || PyIndex_Check(key))
+		return hoist_py_extents(key, ret);
+	PyErr_SetString(PyExc_ValueError, "one element is stored at a time: give an integer for "
+					  "each axis; a[...].inplace_copy_from() copies several");
+	return -1;
+}
+
+PyObject *hoist_py_set_element(PyObject *self, PyObject *args)
+{
+	object *o = (object *)self;
+	PyObject *key;
+	PyObject *value;
+	int toward_zero = 0;
+	int64_t indices[HOIST_MAX_RANK];
+	hoist_number number;
+	int err;
+	if (!PyArg_ParseTuple(args, "OO|p:_set", &key, &value, &toward_zero))
+		return NULL;
+	int n = integers_of(key, indices);
+	if (n < 0 || hoist_py_number(value, &number) < 0)
+		return NULL;
+	HOIST_PY_USING(o, err = hoist_buffer_set(o->buffer, n, indices, number,
+						 toward_zero ? HOIST_TOWARD_ZERO : 0));
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }

@@ -4,6 +4,7 @@
 
 PyTypeObject *hoist_py_device_type, *hoist_py_stream_type, *hoist_py_budget_type,
 	*hoist_py_buffer_type, *hoist_py_checkpoint_type, *hoist_py_load_type;
+PyTypeObject *hoist_py_event_type, *hoist_py_flag_type, *hoist_py_layout_type;
 
 /* --- failures --- */
 
@@ -84,9 +85,11 @@ static PyObject *dtype_info(PyObject *self, PyObject *name)
 	int err = hoist_dtype_get_info(dtype, &info);
 	if (err < 0)
 		return hoist_py_fail(err);
-	return Py_BuildValue("{s:s,s:I,s:z,s:i,s:z,s:i}", "name", info.name, "bits", info.bits,
-			     "numpy", info.numpy, "numpy_native", info.numpy_native, "safetensors",
-			     info.safetensors, "dlpack_code", info.dlpack_code);
+	return Py_BuildValue("{s:s,s:I,s:z,s:i,s:z,s:i,s:i,s:I,s:i}", "name", info.name, "bits",
+			     info.bits, "numpy", info.numpy, "numpy_native", info.numpy_native,
+			     "safetensors", info.safetensors, "dlpack_code", info.dlpack_code,
+			     "max_code", info.max_code, "align", info.align, "kind",
+			     (int)info.kind);
 }
 
 static PyObject *dtype_from_numpy(PyObject *self, PyObject *args)
@@ -144,6 +147,9 @@ static int add_all(PyObject *module)
 	for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
 		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
 			return -1;
+	if (hoist_py_add_stream_types(module) < 0 || hoist_py_add_flag_type(module) < 0 ||
+	    hoist_py_add_layout_type(module) < 0 || hoist_py_add_accelerators(module) < 0)
+		return -1;
 	if (hoist_py_add_device_types(module) < 0 || hoist_py_add_buffer_type(module) < 0 ||
 	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0 ||
 	    hoist_py_add_cache(module) < 0 || hoist_py_add_doctor(module) < 0)

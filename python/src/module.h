@@ -3,10 +3,18 @@
  *
  *   module.c      the module: its types, its functions, where exceptions come from
  *   convert.c     shapes, dtypes, texts and slices, from Python and back
- *   device.c      Device, Stream, Budget
- *   buffer.c      Buffer: properties, views, copies
+ *   device.c      Device, Budget
+ *   stream.c      Stream, Event
+ *   flag.c        Flag: a number in memory that streams wait for
+ *   accelerators.c  functions about devices that a machine has, or pretends to have
+ *   buffer.c      Buffer: making, views, copies
+ *   fields.c      Buffer: properties
+ *   copies.c      Buffer: copies, fills, the only element
  *   index.c       Buffer: parts by index
  *   exchange.c    Buffer: the buffer protocol and DLPack
+ *   wrap.c        Buffer: over memory that Python objects own
+ *   mmap.c        Buffer: over files
+ *   layout.c, layout-views.c  StridedLayout
  *   checkpoint.c  Checkpoint
  *   load.c        Load
  *   options.c     the options of a load (options.h)
@@ -22,8 +30,12 @@
  * The GIL is released around every call of libhoist that can wait, the drops of references
  * included: they may call back into Python, where the memory is another library's.
  *
- * Device objects: one for each device of libhoist, kept for good, so `a is b` tells whether two
- * devices are the same.
+ * Identity: one Device object for each device of libhoist, kept for good, and one Stream object for
+ * each stream while the object lives: `a is b` tells whether two are the same.  A call that returns
+ * the buffer that it was given returns its object.
+ *
+ * Classes of Python may inherit from Buffer: views have the class of the buffer that they are views
+ * of, copies are of the class Buffer.
  *
  * Failures: hoist_py_fail() raises the exception for libhoist's last failure in this thread.
  * python/hoist/errors.py chooses the class.
@@ -40,13 +52,19 @@
 #include <string.h>
 #include <stdint.h>
 
+#include <hoist/cai.h>
+#include <hoist/compat.h>
 #include <hoist/dlpack.h>
 #include <hoist/element.h>
 #include <hoist/hoist.h>
+#include <hoist/layout.h>
+#include <hoist/mmap.h>
+#include <hoist/user.h>
 
 /* Types are made once, by the module's only interpreter: a sub-interpreter is refused. */
 extern PyTypeObject *hoist_py_device_type, *hoist_py_stream_type, *hoist_py_budget_type,
 	*hoist_py_buffer_type, *hoist_py_checkpoint_type, *hoist_py_load_type;
+extern PyTypeObject *hoist_py_event_type, *hoist_py_flag_type, *hoist_py_layout_type;
 
 /* --- failures --- */
 
@@ -80,12 +98,21 @@ PyObject *hoist_py_device(hoist_device *device);
 /* @object: a Device, a spec, or None (the CPU).  *@ret: a new reference. */
 int hoist_py_device_arg(PyObject *object, hoist_device **ret);
 
+/* The Stream object of @stream; takes the reference to @stream, even if it fails. */
+PyObject *hoist_py_stream(hoist_stream *stream);
+
 /* @object: a Stream or None.  *@ret: borrowed; NULL: None. */
 int hoist_py_stream_arg(PyObject *object, hoist_stream **ret);
 int hoist_py_budget_arg(PyObject *object, hoist_budget **ret);
 
 /* A Buffer over @buffer, whose reference it takes, even if it fails. */
 PyObject *hoist_py_buffer(hoist_buffer *buffer);
+
+/* As hoist_py_buffer(), of @type, a Buffer or a class that inherits from it. */
+PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer);
+
+/* Calls hoist.buffer.NAME(@self, ...); @arguments: a tuple or NULL. */
+PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *arguments);
 
 /* @object's buffer, borrowed; NULL with a TypeError. */
 hoist_buffer *hoist_py_buffer_arg(PyObject *object);
@@ -97,6 +124,10 @@ hoist_checkpoint *hoist_py_checkpoint_arg(PyObject *object);
 void hoist_py_checkpoint_use(PyObject *object, int change);
 
 int hoist_py_add_device_types(PyObject *module);
+int hoist_py_add_stream_types(PyObject *module);
+int hoist_py_add_flag_type(PyObject *module);
+int hoist_py_add_layout_type(PyObject *module);
+int hoist_py_add_accelerators(PyObject *module);
 int hoist_py_add_buffer_type(PyObject *module);
 int hoist_py_add_checkpoint_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
@@ -113,18 +144,58 @@ PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);
 /* Frees an object whose fields have ended, and its type's reference. */
 void hoist_py_free_object(PyObject *self);
 
-/* --- index.c and exchange.c, for the type in buffer.c --- */
+/* --- fields.c, index.c, exchange.c and wrap.c, for the type in buffer.c --- */
 
 typedef struct hoist_py_buffer_object {
 	PyObject_HEAD hoist_buffer *buffer;
 	atomic_int n_uses; /* calls that run without the GIL, and views of the buffer protocol:
 			    * close() is refused meanwhile */
+	bool is_unordered; /* exports and views by the CPU do not wait for the buffer's stream */
 } hoist_py_buffer_object;
 
 /* Raises ClosedError for a closed buffer.  Returns: the buffer, borrowed; NULL. */
 hoist_buffer *hoist_py_open_buffer(PyObject *self);
 
+/* The object of a view of @self's buffer: of @self's class.  *@view is taken, even if it fails. */
+PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view);
+
+extern PyGetSetDef hoist_py_buffer_fields[];
+
 PyObject *hoist_py_subscript(PyObject *self, PyObject *key);
+
+/* An integer or a slice.  Returns: 0; -1 with an exception. */
+int hoist_py_one_index(PyObject *item, hoist_slice *ret);
+
+/* A number of Python's or NumPy's.  Returns: 0; -1 with an exception. */
+int hoist_py_number(PyObject *value, hoist_number *ret);
+PyObject *hoist_py_number_object(hoist_number number);
+
+/* Buffer._set(index, value, toward_zero): one element, by integers alone. */
+PyObject *hoist_py_set_element(PyObject *self, PyObject *args);
+
+PyObject *hoist_py_to(PyObject *self, PyObject *where);
+PyObject *hoist_py_copy(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_fill(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_fork(PyObject *none, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_tobytes(PyObject *self, PyObject *none);
+PyObject *hoist_py_item(PyObject *self, PyObject *none);
+PyObject *hoist_py_index(PyObject *self);
+PyObject *hoist_py_int(PyObject *self);
+PyObject *hoist_py_float(PyObject *self);
+int hoist_py_bool(PyObject *self);
+
+/* Buffer._with_layout(layout, dtype), in layout-views.c. */
+PyObject *hoist_py_with_layout(PyObject *self, PyObject *args);
+
+PyObject *hoist_py_mmap(PyObject *type, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_load_max(PyObject *type, PyObject *args);
+PyObject *hoist_py_flush(PyObject *self, PyObject *none);
+
+PyObject *hoist_py_from_buffer(PyObject *type, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_from_address(PyObject *type, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_from_cai(PyObject *type, PyObject *args, PyObject *keywords);
+PyObject *hoist_py_get_cai(PyObject *self, void *closure);
 int hoist_py_store(PyObject *self, PyObject *key, PyObject *value);
 
 int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags);
