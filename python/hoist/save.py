@@ -321,9 +321,9 @@ def _file_of(path):
     return os.path.join(path, b"model.safetensors" if slash == b"/" else "model.safetensors"), made
 
 
-def save(tensors, path, *, format=None, shard_bytes=None, digest=False,  # pylint: disable=redefined-builtin
-         metadata=None, stream=None, budget=None, io="auto", engine="auto", sync=True, replace=True,
-         progress=None):
+def save(tensors, path, *, format=None, shard_bytes=None,  # pylint: disable=redefined-builtin
+         digest=False, metadata=None, stream=None, budget=None, io="auto", engine="auto", sync=True,
+         replace=True, progress=None):
     """Starts to save tensors to `path`.  The file appears whole or not at all.
 
     Parameters

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+import os
+from typing import Any
+
+import numpy
+
+def save(tensor_dict: dict[str, numpy.ndarray[Any, Any]],
+         metadata: dict[str, str] | None = None) -> bytes: ...
+def save_file(tensor_dict: dict[str, numpy.ndarray[Any, Any]], filename: str | os.PathLike[str],
+              metadata: dict[str, str] | None = None) -> None: ...
+def load(data: bytes) -> dict[str, numpy.ndarray[Any, Any]]: ...
+def load_file(filename: str | os.PathLike[str], *,
+              backend: str = "mmap") -> dict[str, numpy.ndarray[Any, Any]]: ...
