@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Waiting for a descriptor: in steps between which signals are handled, and in event loops."""
 
-import asyncio
 import os
 import select
 import sys
@@ -26,6 +25,7 @@ def _in_trio():
 
 
 async def _readable_in_asyncio(fd):
+    import asyncio  # pylint: disable=import-outside-toplevel  # takes as long as all of hoist
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 
