@@ -25,7 +25,7 @@ def _in_trio():
 
 
 async def _readable_in_asyncio(fd):
-    import asyncio  # pylint: disable=import-outside-toplevel  # takes 30 ms
+    import asyncio  # pylint: disable=import-outside-toplevel  # takes as long as all of hoist
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 

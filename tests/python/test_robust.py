@@ -128,7 +128,8 @@ def _sum_of_kept(_):
 
 # Work of all kinds, which the process's end interrupts.
 BUSY = """
-import asyncio, os, random, signal, sys, threading, hoist
+import os, signal, sys, threading, hoist
+import numpy as np
 how, seconds, path = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 kept = []
 def work():
@@ -136,11 +137,12 @@ def work():
     while True:
         load = hoist.load(path, "cuda:0", stream=stream, window="8M")
         kept.append((load, [next(load)]))
-        kept.append(hoist.load(path, into={"ids": hoist.Buffer("i64", (1000,))}))
+        kept.append(hoist.load(path, into={"ids": np.zeros(1000, "q")}))  # NumPy's deleter
         kept.append(hoist.load(path, group="shm:busy-%d-%d" % (os.getpid(), len(kept)), rank="0/2"))
         a = hoist.Buffer("f32", (1 << 16,), stream=stream, zero=True)
         b = hoist.from_dlpack(a.to("cpu"))
         a.copy_from(b)
+        a.copy_from(hoist.from_dlpack(np.ones(1 << 16, "f")))
         kept.append(b)
         hoist.load_all(path, progress=lambda done, total: None)
         if len(kept) > 40:
