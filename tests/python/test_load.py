@@ -192,7 +192,8 @@ class Loads(WithModel):
 
         def interrupt(done, total):
             if not sent:
-                sent.append(os.kill(os.getpid(), signal.SIGINT))
+                sent.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
 
         # A job in the background of a shell ignores the signal.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
