@@ -43,13 +43,15 @@ static int discard(void *context, uintptr_t address, size_t bytes)
 	return err;
 }
 
-int hoist__patchwork_create(hoist_device *device, size_t bytes, struct hoist__storage **ret)
+int hoist__patchwork_create(hoist_device *device, size_t bytes, size_t skew,
+			    struct hoist__storage **ret)
 {
 	const struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_HOST,
-		.bytes = bytes,
+		.bytes = bytes + skew,
 		.unpopulated = true,
 	};
+	HOIST__ASSERT(skew < HOIST__HUGE_PAGE_BYTES && skew % hoist__page_bytes() == 0);
 	struct patchwork *made = calloc(1, sizeof *made);
 	if (made == NULL)
 		return hoist__fail_nomem("a load's memory", sizeof *made);
@@ -57,14 +59,14 @@ int hoist__patchwork_create(hoist_device *device, size_t bytes, struct hoist__st
 	if (err == 0) {
 		const struct hoist__foreign foreign = {
 			.device = device,
-			.address = made->region->base,
+			.address = made->region->base + skew,
 			.bytes = bytes,
 			.release = release,
 			.discard = discard,
 			.page_bytes = hoist__page_bytes(),
 			.context = made,
 		};
-		HOIST__ASSERT(foreign.address % HOIST__HUGE_PAGE_BYTES == 0);
+		HOIST__ASSERT(made->region->base % HOIST__HUGE_PAGE_BYTES == 0);
 		err = hoist__storage_wrap(&foreign, ret);
 	}
 	if (err < 0) {

@@ -28,9 +28,12 @@
 #include "io/file.h"
 #include "lib/buffer/storage.h"
 
-/* Makes a patchwork of @bytes bytes on @device, the CPU, without patches.  It begins at a multiple
- * of 2 MiB.  Returns: 0; -ENOMEM. */
-int hoist__patchwork_create(hoist_device *device, size_t bytes, struct hoist__storage **ret);
+/* Makes a patchwork of @bytes bytes on @device, the CPU, without patches.  It begins @skew bytes, a
+ * number of pages below 2 MiB, behind a multiple of 2 MiB: patches that lie in a huge page as they
+ * lie in their file are mapped by huge pages, where the page cache has them.
+ * Returns: 0; -ENOMEM. */
+int hoist__patchwork_create(hoist_device *device, size_t bytes, size_t skew,
+			    struct hoist__storage **ret);
 
 /* Maps [@offset, @offset + @bytes) of @file over the bytes from @at on.  @at and @offset are
  * multiples of the page; the last page may be a part of one.  The map needs no descriptor later.

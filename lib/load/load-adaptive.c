@@ -2,8 +2,10 @@
 /* lib/load/load-adaptive.c - HOIST_IO_ADAPTIVE: finds the ranges that are mapped, and maps them.
  * The contract is in lib/load/load.h.
  *
- * An image extent is looked at in granules of 2 MiB of the lot, so that a map ends between two huge
- * pages.  Granules that lie in the page cache, as far as the kernel says, make hot runs:
+ * The lot begins so that its first extent lies in huge pages as in its file: the kernel maps huge
+ * pages of the page cache whole.  An image extent is looked at in granules of 2 MiB, so that a map
+ * ends between two huge pages.  Granules that lie in the page cache, as far as the kernel says,
+ * make hot runs:
  *
  *   lot      |....|.[==|====|====|====|====|=]..|      [ ]: the extent
  *   cached         yes  yes   no   yes   yes
@@ -56,6 +58,14 @@ static bool can_map(const struct hoist__plan_extent *extent)
 	       HOIST__HUGE_PAGE_BYTES % extent->align == 0;
 }
 
+/* The bytes from a huge page's begin to the lot's. */
+static size_t skew(const struct hoist_load *load)
+{
+	const struct hoist__plan_extent *first = &load->plan.extents[0];
+	uint64_t at = hoist__round_down(first->begin, first->align) - first->image;
+	return can_map(first) ? at % HOIST__HUGE_PAGE_BYTES : 0;
+}
+
 /* Lists the hot runs of one extent. */
 static int look(const struct hoist_load *load, size_t index, struct runs *runs)
 {
@@ -67,7 +77,7 @@ static int look(const struct hoist_load *load, size_t index, struct runs *runs)
 	uint64_t at = first;
 	int err = 0;
 	while (err == 0 && can_map(extent) && at < extent->end) {
-		uint64_t lot = extent->image + (at - first);
+		uint64_t lot = skew(load) + extent->image + (at - first);
 		uint64_t end = hoist__min_u64(
 			at + HOIST__HUGE_PAGE_BYTES - lot % HOIST__HUGE_PAGE_BYTES, extent->end);
 		uint64_t resident = 0;
@@ -142,7 +152,7 @@ int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **re
 	struct hoist__storage *made;
 	uint64_t mapped = 0;
 	int err = hoist__patchwork_create(load->targets[0].device, (size_t)plan->lots[0].bytes,
-					  &made);
+					  skew(load), &made);
 	if (err < 0)
 		return err;
 	for (size_t e = 0; e < plan->n_extents; e++) {

@@ -287,6 +287,7 @@ class Held:
 
 SLEEPER = """
 import hoist, sys, os, signal, test_save
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Test:
     def addCleanup(self, call): pass
 held = test_save.Held(Test())
@@ -343,6 +344,9 @@ class Ending(WithFolder):
         self.nothing_is_left()
 
     def test_ctrl_c(self):
+        # A job in the background of a shell ignores the signal.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         save, _ = self.waiting()
         threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)).start()
         self.assertRaises(KeyboardInterrupt, save.wait)

@@ -265,6 +265,27 @@ static void digests_are_verified(void)
 
 /* --- buffers --- */
 
+/* The kernel maps huge pages of the page cache whole if they lie in memory as in the file. */
+static void tensors_lie_in_huge_pages_as_in_the_file(void)
+{
+	static const char *const subsets[] = {"t000000", "t000002"};
+	hoist_checkpoint *checkpoint = open_three();
+	for (size_t s = 0; s < 2; s++) {
+		answers = ALL;
+		const hoist_load_options o = {.tensors = &subsets[s], .n_tensors = 1};
+		hoist_load *load = start(checkpoint, o);
+		OK(hoist_load_wait(load));
+		CHECK(support_report(load).mapped_bytes > 4 * MIB);
+		hoist_buffer *buffer = tensor(load, 0);
+		CHECK((hoist_buffer_address(buffer) - info_of(checkpoint, 2 * s).offset) %
+			      (2 * MIB) ==
+		      0);
+		hoist_buffer_unref(buffer);
+		hoist_load_destroy(load);
+	}
+	hoist_checkpoint_close(checkpoint);
+}
+
 /* The bytes of the process's own and of the page cache that are mapped in at the file's maps. */
 static size_t resident_maps(const char *path)
 {
@@ -420,6 +441,7 @@ int main(void)
 	a_shrinking_file_is_an_error();
 	a_file_that_shrinks_later();
 	digests_are_verified();
+	tensors_lie_in_huge_pages_as_in_the_file();
 	tensors_go_back_one_by_one();
 	tensors_are_buffers_like_others();
 	others_act_as_auto();
