@@ -83,7 +83,7 @@ class BuildWithLibrary(build_ext):
 
 
 SOURCES = "module convert device buffer index exchange checkpoint load".split()
-SOURCES += "stream flag accelerators fields copies wrap mmap layout layout-views".split()
+SOURCES += "stream flag accelerators fields copies wrap mmap layout layout-views memory".split()
 
 setup(
     version=version(),
