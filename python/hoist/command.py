@@ -6,10 +6,6 @@ import sys
 
 
 def main():
-    """Becomes the command, with the package's own library."""
-    package = os.path.dirname(os.path.abspath(__file__))
-    program = os.path.join(package, "bin", "hoist")
-    known = os.environ.get("LD_LIBRARY_PATH")
-    library = os.path.join(package, "lib")
-    os.environ["LD_LIBRARY_PATH"] = library + (":" + known if known else "")
+    """Becomes the command, which finds the package's own library beside itself."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "hoist")
     os.execv(program, [program, *sys.argv[1:]])

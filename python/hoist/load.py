@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Loads: from files to buffers on a device."""
 
-import asyncio
 import collections
 import os
 import time
@@ -220,9 +219,11 @@ class Load(_hoist.Load):
                     waiter.set_result(None)
 
             loop.add_reader(fd, ready)
+        import asyncio  # pylint: disable=import-outside-toplevel
         return asyncio.shield(self._waiter)
 
     async def _wait_async(self):
+        import asyncio  # pylint: disable=import-outside-toplevel  # takes 30 ms
         loop = asyncio.get_running_loop()
         while not self._all_given:
             if self._take(0) == ():

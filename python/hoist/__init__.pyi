@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+from . import errors as errors
+from . import numpy as numpy
+from . import torch as torch
+from ._hoist import Buffer as Buffer
+from ._hoist import Device as Device
+from ._hoist import Stream as Stream
+from ._hoist import _DLPackArray
+from ._hoist import device_count as device_count
+from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import Tensor as Tensor
+from .checkpoint import open as open
+from .errors import Error as Error
+from .load import Budget as Budget
+from .load import Load as Load
+from .load import load as load
+from .load import load_all as load_all
+
+__version__: str
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Stream", "Tensor",
+           "device_count", "errors", "from_dlpack", "load", "load_all", "open"]
+
+def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...
