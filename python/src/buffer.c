@@ -233,24 +233,32 @@ static PyObject *buffer_permute(PyObject *self, PyObject *order)
 
 static PyObject *buffer_view(PyObject *self, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"dtype", "shape", NULL};
+	static char *names[] = {"dtype", "shape", "offset", NULL};
 	PyObject *name;
 	PyObject *extents = Py_None;
+	Py_ssize_t offset = 0;
 	hoist_dtype dtype;
 	int64_t shape[HOIST_MAX_RANK];
 	hoist_buffer *ret = NULL;
 	int rank = 0;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:view", names, &name, &extents))
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O$n:view", names, &name, &extents,
+					 &offset))
 		return NULL;
 	hoist_buffer *b = hoist_py_open_buffer(self);
 	if (b == NULL || hoist_py_dtype(name, &dtype) < 0)
 		return NULL;
+	if (offset < 0 || (offset > 0 && extents == Py_None)) {
+		PyErr_SetString(PyExc_ValueError, "an offset is 0 or more, and needs a shape");
+		return NULL;
+	}
 	if (extents == Py_None)
 		return hoist_py_view(self, hoist_buffer_view_as(b, dtype, &ret), &ret);
 	rank = hoist_py_extents(extents, shape);
 	return rank < 0 ? NULL
-			: hoist_py_view(self, hoist_buffer_view(b, 0, dtype, rank, shape, &ret),
-					&ret);
+			: hoist_py_view(
+				  self,
+				  hoist_buffer_view(b, (size_t)offset, dtype, rank, shape, &ret),
+				  &ret);
 }
 
 static PyObject *buffer_read_only(PyObject *self, PyObject *none)
@@ -351,7 +359,9 @@ static PyMethodDef methods[] = {
 	{"permute", buffer_permute, METH_O,
 	 "permute($self, axes, /)\n--\n\nThe axes in another order."},
 	{"view", KEYWORDS(buffer_view), METH_VARARGS | METH_KEYWORDS,
-	 "view($self, /, dtype, shape=None)\n--\n\nThe same bytes as another dtype."},
+	 "view($self, /, dtype, shape=None, *, offset=0)\n--\n\nThe same bytes as another dtype; "
+	 "with "
+	 "a shape, from `offset` bytes on."},
 	{"read_only", buffer_read_only, METH_NOARGS,
 	 "read_only($self, /)\n--\n\nThe same elements, which the result cannot write."},
 	{"on_stream", buffer_on_stream, METH_O,

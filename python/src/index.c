@@ -145,10 +145,23 @@ PyObject *hoist_py_subscript(PyObject *self, PyObject *key)
 	return ret == NULL ? NULL : hoist_py_view(self, 0, &ret);
 }
 
+/* NumPy's truth values, which are neither Python's nor indices. */
+static bool is_numpy_bool(PyObject *value)
+{
+	if (PyLong_Check(value) || PyFloat_Check(value))
+		return false;
+	PyObject *name = PyType_GetName(Py_TYPE(value));
+	bool ret = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool_") == 0 ||
+				    PyUnicode_CompareWithASCIIString(name, "bool") == 0);
+	Py_XDECREF(name);
+	PyErr_Clear();
+	return ret;
+}
+
 int hoist_py_number(PyObject *value, hoist_number *ret)
 {
-	if (PyBool_Check(value)) {
-		*ret = hoist_number_bool(value == Py_True);
+	if (PyBool_Check(value) || is_numpy_bool(value)) {
+		*ret = hoist_number_bool(PyObject_IsTrue(value) == 1);
 	} else if (PyComplex_Check(value)) {
 		*ret = hoist_number_c128(PyComplex_RealAsDouble(value),
 					 PyComplex_ImagAsDouble(value));

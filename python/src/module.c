@@ -148,7 +148,8 @@ static int add_all(PyObject *module)
 		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
 			return -1;
 	if (hoist_py_add_stream_types(module) < 0 || hoist_py_add_flag_type(module) < 0 ||
-	    hoist_py_add_layout_type(module) < 0 || hoist_py_add_accelerators(module) < 0)
+	    hoist_py_add_layout_type(module) < 0 || hoist_py_add_memory_type(module) < 0 ||
+	    hoist_py_add_accelerators(module) < 0)
 		return -1;
 	if (hoist_py_add_device_types(module) < 0 || hoist_py_add_buffer_type(module) < 0 ||
 	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0 ||

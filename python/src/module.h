@@ -14,6 +14,7 @@
  *   exchange.c    Buffer: the buffer protocol and DLPack
  *   wrap.c        Buffer: over memory that Python objects own
  *   mmap.c        Buffer: over files
+ *   memory.c      Memory: resources; buffers of other processes
  *   layout.c, layout-views.c  StridedLayout
  *   checkpoint.c  Checkpoint
  *   load.c        Load
@@ -127,6 +128,7 @@ int hoist_py_add_device_types(PyObject *module);
 int hoist_py_add_stream_types(PyObject *module);
 int hoist_py_add_flag_type(PyObject *module);
 int hoist_py_add_layout_type(PyObject *module);
+int hoist_py_add_memory_type(PyObject *module);
 int hoist_py_add_accelerators(PyObject *module);
 int hoist_py_add_buffer_type(PyObject *module);
 int hoist_py_add_checkpoint_type(PyObject *module);

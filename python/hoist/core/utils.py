@@ -139,12 +139,13 @@ class StridedMemoryView:
         Raises ValueError if the items need more bytes than the buffer has, or if the dtype has
         another size than the layout's items.
         """
+        base = getattr(buffer, "_buffer", buffer)
         needed = layout.required_size_in_bytes()
-        if needed > buffer.nbytes:
-            raise ValueError(f"the layout needs at least {needed} bytes, got {buffer.nbytes}")
+        if needed > base.nbytes:
+            raise ValueError(f"the layout needs at least {needed} bytes, got {base.nbytes}")
         _check_size(layout, dtype)
         ret = cls()
-        ret._set(getattr(buffer, "_buffer", buffer), layout, dtype, buffer, is_readonly)
+        ret._set(base, layout, dtype, buffer, is_readonly)
         return ret
 
     def view(self, layout=None, dtype=None):

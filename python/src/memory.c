@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory: resources that buffers come from, and buffers of other processes.  The contract is in
+ * python/src/module.h. */
+#include <hoist/ipc.h>
+#include <hoist/memory-driver.h>
+
+#include "module.h"
+
+typedef struct memory_object {
+	PyObject_HEAD hoist_memory *memory;
+} memory_object;
+
+static PyTypeObject *hoist_py_memory_type;
+
+static hoist_memory *memory_of(PyObject *self)
+{
+	return ((memory_object *)self)->memory;
+}
+
+/* Takes the reference to @memory, even if it fails. */
+static PyObject *memory_object_of(hoist_memory *memory)
+{
+	memory_object *self = (memory_object *)PyType_GenericAlloc(hoist_py_memory_type, 0);
+	if (self == NULL)
+		HOIST_PY_WAITING(hoist_memory_unref(memory));
+	else
+		self->memory = memory;
+	return (PyObject *)self;
+}
+
+static const struct {
+	const char *name;
+	int kind;
+} kinds[] = {
+	{"host", HOIST_MEMORY_HOST},	    {"pinned", HOIST_MEMORY_PINNED},
+	{"device", HOIST_MEMORY_DEVICE},    {"managed", HOIST_MEMORY_MANAGED},
+	{"pool", HOIST_MEMORY_DRIVER_POOL}, {"heap", HOIST_MEMORY_HEAP},
+	{"virtual", HOIST_MEMORY_VIRTUAL},  {"graph", HOIST_MEMORY_GRAPH},
+};
+
+static int kind_of(const char *name)
+{
+	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+		if (strcmp(kinds[k].name, name) == 0)
+			return kinds[k].kind;
+	PyErr_Format(PyExc_ValueError, "no kind of memory is called \"%s\"", name);
+	return -1;
+}
+
+static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"kind",	  "device", "current_pool", "shareable",	   "limit",
+				"prefer", "node",   "rdma",	    "minimum_granularity", NULL};
+	hoist_virtual_options virtual_options = {.size = sizeof virtual_options};
+	hoist_memory_options options = {.size = sizeof options,
+					.virtual_options = &virtual_options};
+	const char *kind;
+	PyObject *spec = Py_None;
+	int current = 0;
+	int shareable = 0;
+	Py_ssize_t limit = 0;
+	hoist_memory *memory = NULL;
+	int err;
+	(void)type;
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|O$ppniipp:Memory", names, &kind, &spec,
+					 &current, &shareable, &limit, &options.preferred_location,
+					 &options.preferred_node, &virtual_options.rdma,
+					 &virtual_options.minimum_granularity))
+		return NULL;
+	options.kind = kind_of(kind);
+	if (options.kind < 0 || hoist_py_device_arg(spec, &options.device) < 0)
+		return NULL;
+	if (options.kind != HOIST_MEMORY_VIRTUAL)
+		options.virtual_options = NULL;
+	options.limit_bytes = (size_t)(limit < 0 ? 0 : limit);
+	options.flags = (current ? HOIST_MEMORY_CURRENT_POOL : 0) |
+			(shareable ? HOIST_MEMORY_SHAREABLE : 0);
+	HOIST_PY_WAITING(err = hoist_memory_create(&options, &memory);
+			 hoist_device_unref(options.device));
+	return err < 0 ? hoist_py_fail(err) : memory_object_of(memory);
+}
+
+/* The resource of a kind that the device has already, shared by all. */
+static PyObject *memory_of_device(PyObject *type, PyObject *args)
+{
+	const char *name;
+	PyObject *spec;
+	hoist_device *device;
+	hoist_memory *memory = NULL;
+	int err;
+	(void)type;
+	if (!PyArg_ParseTuple(args, "sO:of_device", &name, &spec))
+		return NULL;
+	int kind = kind_of(name);
+	if (kind < 0 || hoist_py_device_arg(spec, &device) < 0)
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_memory_of_device(device, kind, &memory);
+			 hoist_device_unref(device));
+	return err < 0 ? hoist_py_fail(err) : memory_object_of(memory);
+}
+
+static void memory_dealloc(PyObject *self)
+{
+	HOIST_PY_WAITING(hoist_memory_unref(memory_of(self)));
+	hoist_py_free_object(self);
+}
+
+static PyObject *memory_alloc(PyObject *self, PyObject *args)
+{
+	Py_ssize_t bytes;
+	PyObject *on = Py_None;
+	hoist_stream *stream;
+	hoist_buffer *buffer = NULL;
+	int err;
+	if (!PyArg_ParseTuple(args, "n|O:alloc", &bytes, &on) ||
+	    hoist_py_stream_arg(on, &stream) < 0)
+		return NULL;
+	int64_t shape = bytes;
+	HOIST_PY_WAITING(err = hoist_buffer_create_from(memory_of(self), stream, HOIST_U8, 1,
+							&shape, 0, &buffer));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(buffer);
+}
+
+static PyObject *memory_info(PyObject *self, PyObject *none)
+{
+	hoist_memory_info i = {.size = sizeof i};
+	const char *kind = "custom";
+	(void)none;
+	int err = hoist_memory_get_info(memory_of(self), &i);
+	if (err < 0)
+		return hoist_py_fail(err);
+	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+		if (kinds[k].kind == i.kind)
+			kind = kinds[k].name;
+	PyObject *device =
+		i.device == NULL ? Py_NewRef(Py_None) : hoist_py_device(hoist_device_ref(i.device));
+	return Py_BuildValue("{s:s,s:N,s:i,s:N,s:N,s:N,s:N,s:N,s:N}", "kind", kind, "device",
+			     device, "device_id", i.device_id, "is_host_accessible",
+			     PyBool_FromLong(i.is_host_accessible), "is_device_accessible",
+			     PyBool_FromLong(i.is_device_accessible), "is_managed",
+			     PyBool_FromLong(i.is_managed), "is_shareable",
+			     PyBool_FromLong(i.is_shareable), "is_mapped",
+			     PyBool_FromLong(i.is_mapped), "is_own", PyBool_FromLong(i.is_own));
+}
+
+static PyObject *memory_get_attribute(PyObject *self, PyObject *args)
+{
+	int attribute;
+	uint64_t value = 0;
+	int err;
+	if (!PyArg_ParseTuple(args, "i:get_attribute", &attribute))
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_memory_get_attribute(memory_of(self), attribute, &value));
+	return err < 0 ? hoist_py_fail(err) : PyLong_FromUnsignedLongLong(value);
+}
+
+static PyObject *memory_set_attribute(PyObject *self, PyObject *args)
+{
+	int attribute;
+	unsigned long long value;
+	int err;
+	if (!PyArg_ParseTuple(args, "iK:set_attribute", &attribute, &value))
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_memory_set_attribute(memory_of(self), attribute, value));
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+static PyObject *memory_granularity(PyObject *self, PyObject *none)
+{
+	size_t bytes = 0;
+	int err;
+	(void)none;
+	HOIST_PY_WAITING(err = hoist_memory_granularity(memory_of(self), &bytes));
+	return err < 0 ? hoist_py_fail(err) : PyLong_FromSize_t(bytes);
+}
+
+static PyObject *memory_trim(PyObject *self, PyObject *none)
+{
+	int err;
+	(void)none;
+	HOIST_PY_WAITING(err = hoist_memory_trim(memory_of(self), 0));
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+static PyObject *memory_native_pool(PyObject *self, PyObject *none)
+{
+	void *pool = NULL;
+	int err;
+	(void)none;
+	HOIST_PY_WAITING(err = hoist_memory_native_pool(memory_of(self), &pool));
+	return err < 0 ? hoist_py_fail(err) : PyLong_FromVoidPtr(pool);
+}
+
+/* Memory.grow(buffer, nbytes): the larger buffer; the given one is closed. */
+static PyObject *memory_grow(PyObject *self, PyObject *args)
+{
+	PyObject *object;
+	Py_ssize_t bytes;
+	hoist_buffer *ret = NULL;
+	int err;
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!n:grow", hoist_py_buffer_type, &object, &bytes))
+		return NULL;
+	int64_t shape = bytes;
+	hoist_buffer *buffer = hoist_py_open_buffer(object);
+	if (buffer == NULL)
+		return NULL;
+	if (atomic_load(&((hoist_py_buffer_object *)object)->n_uses) > 0) {
+		PyErr_SetString(PyExc_BufferError, "the buffer is in use");
+		return NULL;
+	}
+	HOIST_PY_WAITING(err = hoist_buffer_grow(buffer, 1, &shape, &ret));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(ret);
+}
+
+/* --- other processes --- */
+
+static PyObject *memory_uuid(PyObject *self, PyObject *none)
+{
+	unsigned char uuid[16];
+	(void)none;
+	int err = hoist_ipc_memory_uuid(memory_of(self), uuid);
+	return err < 0 ? hoist_py_fail(err) : PyBytes_FromStringAndSize((char *)uuid, sizeof uuid);
+}
+
+static PyObject *memory_export(PyObject *self, PyObject *none)
+{
+	int fd = -1;
+	int err;
+	(void)none;
+	HOIST_PY_WAITING(err = hoist_ipc_export_memory(memory_of(self), &fd));
+	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(fd);
+}
+
+static PyObject *memory_import(PyObject *type, PyObject *args)
+{
+	PyObject *spec;
+	int fd;
+	const char *uuid;
+	Py_ssize_t n;
+	hoist_device *device;
+	hoist_memory *memory = NULL;
+	int err;
+	(void)type;
+	if (!PyArg_ParseTuple(args, "Oiy#:import_memory", &spec, &fd, &uuid, &n))
+		return NULL;
+	if (n != 16) {
+		PyErr_SetString(PyExc_ValueError, "a UUID has 16 bytes");
+		return NULL;
+	}
+	if (hoist_py_device_arg(spec, &device) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS err =
+		hoist_ipc_import_memory(device, fd, (const unsigned char *)uuid, &memory);
+	hoist_device_unref(device);
+	Py_END_ALLOW_THREADS return err < 0 ? hoist_py_fail(err) : memory_object_of(memory);
+}
+
+/* (description, file descriptor or -1) of a Buffer, for another process. */
+static PyObject *ipc_export(PyObject *none, PyObject *object)
+{
+	hoist_ipc_descriptor descriptor;
+	hoist_buffer *buffer = hoist_py_buffer_arg(object);
+	int fd = -1;
+	int err;
+	(void)none;
+	if (buffer == NULL)
+		return NULL;
+	HOIST_PY_USING((hoist_py_buffer_object *)object,
+		       err = hoist_ipc_export(buffer, &descriptor, &fd));
+	return err < 0 ? hoist_py_fail(err)
+		       : Py_BuildValue("(y#i)", (const char *)&descriptor,
+				       (Py_ssize_t)sizeof descriptor, fd);
+}
+
+/* ipc_import(description, fd, memory or None): the file descriptor stays the caller's. */
+static PyObject *ipc_import(PyObject *none, PyObject *args)
+{
+	const char *descriptor;
+	Py_ssize_t n;
+	int fd = -1;
+	PyObject *object = Py_None;
+	hoist_buffer *buffer = NULL;
+	int err;
+	(void)none;
+	if (!PyArg_ParseTuple(args, "y#|iO:ipc_import", &descriptor, &n, &fd, &object))
+		return NULL;
+	if (object != Py_None && !Py_IS_TYPE(object, hoist_py_memory_type)) {
+		PyErr_SetString(PyExc_TypeError, "ipc_import() takes a Memory");
+		return NULL;
+	}
+	hoist_memory *memory = object == Py_None ? NULL : memory_of(object);
+	HOIST_PY_WAITING(err = hoist_ipc_import(descriptor, (size_t)n, fd, memory, &buffer));
+	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(buffer);
+}
+
+static PyMethodDef methods[] = {
+	{"of_device", memory_of_device, METH_VARARGS | METH_CLASS,
+	 "of_device($type, kind, device, /)\n--\n\nThe device's own resource of a kind."},
+	{"alloc", memory_alloc, METH_VARARGS,
+	 "alloc($self, nbytes, stream=None, /)\n--\n\nA buffer of u8 from this resource."},
+	{"grow", memory_grow, METH_VARARGS | METH_STATIC,
+	 "grow(buffer, nbytes, /)\n--\n\nA larger buffer over virtual memory; closes `buffer`."},
+	{"info", memory_info, METH_NOARGS, "info($self, /)\n--\n\nThe properties, as a dict."},
+	{"get_attribute", memory_get_attribute, METH_VARARGS, NULL},
+	{"set_attribute", memory_set_attribute, METH_VARARGS, NULL},
+	{"native_pool", memory_native_pool, METH_NOARGS,
+	 "native_pool($self, /)\n--\n\nThe driver's handle of a pool."},
+	{"granularity", memory_granularity, METH_NOARGS,
+	 "granularity($self, /)\n--\n\nBlocks of virtual memory are multiples of so many bytes."},
+	{"trim", memory_trim, METH_NOARGS,
+	 "trim($self, /)\n--\n\nGives back memory that no buffer uses."},
+	{"uuid", memory_uuid, METH_NOARGS, "uuid($self, /)\n--\n\nThe name of a shareable pool."},
+	{"export_memory", memory_export, METH_NOARGS,
+	 "export_memory($self, /)\n--\n\nA file descriptor for another process, the caller's to "
+	 "close."},
+	{"import_memory", memory_import, METH_VARARGS | METH_CLASS,
+	 "import_memory($type, device, fd, uuid, /)\n--\n\nThe pool of another process."},
+	{"ipc_export", ipc_export, METH_O | METH_STATIC,
+	 "ipc_export(buffer, /)\n--\n\n(description, file descriptor or -1), for another process."},
+	{"ipc_import", ipc_import, METH_VARARGS | METH_STATIC,
+	 "ipc_import(description, fd=-1, memory=None, /)\n--\n\nThe buffer of another process."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_new, (void *)memory_new},
+	{Py_tp_dealloc, (void *)memory_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_doc,
+	 "Memory(kind, device=None, *, current_pool=False, shareable=False, limit=0, prefer=0, "
+	 "node=-1, rdma=False, minimum_granularity=False)\n--\n\n"
+	 "A resource that buffers come from: \"host\", \"pinned\", \"device\", \"managed\", "
+	 "\"pool\", \"heap\", \"virtual\" or \"graph\" memory."},
+	{0, NULL},
+};
+
+static PyType_Spec type = {
+	.name = "hoist.Memory",
+	.basicsize = sizeof(memory_object),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = slots,
+};
+
+int hoist_py_add_memory_type(PyObject *module)
+{
+	hoist_py_memory_type = hoist_py_add_type(module, &type);
+	return hoist_py_memory_type == NULL ? -1 : 0;
+}
