@@ -8,8 +8,6 @@
  *   load-mapped.c    maps in place of devices, streams and memory (checkpoint-map.h)
  *   load-result.c    the results: buffers, figures, reasons
  *   load-next.c      tensors that are given while the load runs (give.h)
- *   load-portions.c  tensors in host memory that goes back tensor by tensor
- *   load-digest.c    digests of tensors while their bytes pass
  *   pump.c           begin, one round, end
  *   pump-order.c     chooses the chunk that is read next
  *   pump-submit.c    turns chunks into requests
@@ -102,6 +100,7 @@
 #include "lib/checkpoint/checkpoint-map.h"
 #include "lib/job/job.h"
 #include "lib/load/source.h"
+#include "lib/plan/digest.h"
 #include "lib/plan/into.h"
 #include "lib/plan/plan.h"
 
@@ -210,7 +209,6 @@ struct hoist__load_lot {
 			* each device; 0: the lot is complete */
 };
 
-struct hoist__digests;
 struct hoist__give;
 
 struct hoist_load {
@@ -306,14 +304,6 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 /* True if every tensor has been given.  Pre: HOIST_LOAD_STREAM. */
 bool hoist__load_has_given_all(struct hoist_load *load);
 
-/* Gives the storage, borrowed, that the @index-th tensor, which is not empty, lies in on the
- * target, and its place there: that of its lot, or, without SPLIT, a portion of that if pages of
- * the storage can go back alone.
- *
- * Returns: 0; -ENOMEM. */
-int hoist__load_place(struct hoist_load *load, size_t target, size_t index,
-		      struct hoist__storage **storage, size_t *offset);
-
 /* --- maps --- */
 
 /* True if the load was asked to be adaptive, and hot ranges can be mapped in its destination; else
@@ -340,17 +330,6 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 
 /* Adds to a failure of load->map the name of the tensor that it hit.  Returns: @err. */
 int hoist__mapped_fail(const struct hoist_load *load, int err);
-
-/* --- digests --- */
-
-/* Makes the table of digests and, with VERIFY, finds the expected ones in the checkpoint.
- * Returns: 0; -ENODATA (the checkpoint holds none, or not one for each tensor); -ENOMEM. */
-int hoist__digests_create(struct hoist_load *load);
-void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
-
-/* Digests the bytes of the flight whose sequence is due on its disk.
- * Returns: 0; -EBADMSG (a tensor's digest is not the expected one; the text has both); -ENOMEM. */
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight);
 
 /* --- the rest --- */
 

@@ -140,7 +140,8 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	int err = 0;
 	HOIST__ASSERT(flight->n_open == 0 && (slot == NULL || slot->state == HOIST__SLOT_FULL));
 	if (load->digests != NULL)
-		err = hoist__digests_pass(load, flight);
+		err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
+					  flight->mapped ? NULL : flight->address);
 	if (err == 0 && slot != NULL)
 		hoist__into_touch(load->into, &flight->chunk);
 	if (err == 0 && slot != NULL && submit_work(load, flight))
