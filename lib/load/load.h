@@ -51,7 +51,7 @@
  * copies to devices are its own.
  *
  * Equations, for each disk, over its flights that are not free: load_disk.n_flights is their
- * number, n_requests the sum of their n_open.
+ * number, n_requests + n_settling the sum of their n_open.
  *
  *   begin    makes the things that the driving thread must own: the slots, the engine
  *   round    reclaim copied slots, submit chunks while there is room, reap, move
@@ -65,17 +65,22 @@
  *     disk 0  a b c f g
  *     disk 1  d e                                                 read: a d b e c f g
  *
- * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` requests
- * in the engine, and at most as many flights; twice as many where flights wait for their order.  So
- * a disk that stalls leaves the other disks their flights and their share of the slots.  Digests
+ * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` reads in
+ * the engine, and at most as many flights; twice as many where flights wait for their order, or are
+ * settled: the disk goes on reading meanwhile.  So a disk that stalls leaves the other disks their
+ * flights and their share of the slots.  Digests
  * need bytes in order, but only within each disk, since a file is on one disk.
  *
  * Fresh memory: threads populate the places of hot images just before they copy.  A populator runs
- * ahead of each disk's cursor for all other images, and passes by places that were hot.
+ * ahead of each disk's cursor for all other images, and passes by places that were hot.  Pages of
+ * staged chunks are made where the chunks are settled.  So a load begins to read before it has
+ * pages.
  *
  * The destination of a target is divided into lots (lib/plan/plan.h): one, or, with
  * HOIST_LOAD_SPLIT, many.  Each lot is a storage of its own on each target that has the lot's want.
- * All are taken at the start, or, with a window, before their first chunks are read (give.h).  A
+ * All are taken at the start, or, with a window, before their first chunks are read (give.h).  In
+ * fresh memory they are portions of one block (lib/buffer/portions.h), whose pages go back lot by
+ * lot.  A
  * lot's `left` decreases by the useful bytes of each chunk, when an image has been read, or when
  * the pieces of a slot have been moved to the host and their copies to all devices are queued.
  * After a success it is 0.
@@ -159,7 +164,8 @@ struct hoist__load_disk {
 	size_t image_bytes;  /* of a chunk, at most */
 	unsigned most_flights;
 	unsigned n_flights;
-	unsigned n_requests;		      /* in the engine */
+	unsigned n_requests;		      /* in the engine, of chunks being read */
+	unsigned n_settling;		      /* flights */
 	uint64_t next_sequence;		      /* of the chunk to submit next */
 	uint64_t due_sequence;		      /* of the chunk that is digested and moved next */
 	struct hoist__resident_window window; /* of the page cache, in front of the cursor */
@@ -195,6 +201,7 @@ struct hoist__target {
 	unsigned want;	      /* plan.wants[]; devices that ask for the same share one */
 	unsigned number;      /* a device: its number among the staging's streams */
 	bool to_host;
+	bool has_fresh;	      /* on the host, and its memory is the load's to choose and to fill */
 	bool shares_stream;   /* the stream is the caller's, and given buffers are on it */
 	hoist_memory *memory; /* of the lots; referenced */
 	struct hoist__storage **storages; /* as plan.lots; NULL: of another want, not taken yet, or
@@ -207,6 +214,7 @@ struct hoist__target {
 struct hoist__load_lot {
 	uint64_t left; /* useful bytes that are neither in host memory nor queued to be copied to
 			* each device; 0: the lot is complete */
+	uint64_t at;   /* where the lot lies in load->fresh */
 };
 
 struct hoist__give;
@@ -220,10 +228,13 @@ struct hoist_load {
 	size_t n_wants;
 	unsigned n_devices; /* of the targets */
 	bool to_host;	    /* no target is a device */
-	bool populates; /* the only lot is fresh memory: it gets its pages while it is read into */
-	bool maps;	/* HOIST_IO_MAP to the host: nothing is read */
-	size_t n_maps;	/* HOIST_IO_ADAPTIVE: of hot ranges; above 0: the lot is a patchwork */
+	bool maps;	    /* HOIST_IO_MAP to the host: nothing is read */
+	size_t n_maps;	    /* HOIST_IO_ADAPTIVE: of hot ranges; above 0: the lot is a patchwork */
 	struct hoist__plan plan;
+	/* Memory without pages for all lots of the only target, on the host: it gets its pages
+	 * while it is read into.  Each lot is a portion of it, or, the only lot, all of it.  NULL:
+	 * lots have memory of their own.  Referenced until the populator has ended. */
+	struct hoist__storage *fresh;
 	size_t n_targets; /* 1 and more */
 	struct hoist__target *targets;
 	struct hoist__load_lot *lots;	   /* as plan.lots; the pump's */
