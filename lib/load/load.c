@@ -150,7 +150,7 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 	int err = hoist__load_ask(o, &asked);
 	if (err == 0)
 		err = hoist__load_take_targets(load, &asked);
-	if (err == 0 && load->n_devices > 0)
+	if (err == 0 && load->n_streams > 0)
 		load->job.dev = hoist__device_dev(hoist__load_staging_device(load));
 	if (err == 0)
 		err = hoist__load_open_into(load, &asked);

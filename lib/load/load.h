@@ -199,7 +199,7 @@ struct hoist__target {
 	hoist_device *device;
 	hoist_stream *stream; /* NULL for the host */
 	unsigned want;	      /* plan.wants[]; devices that ask for the same share one */
-	unsigned number;      /* a device: its number among the staging's streams */
+	unsigned number;      /* a device: that of `stream` among the staging's */
 	bool to_host;
 	bool has_fresh;	      /* on the host, and its memory is the load's to choose and to fill */
 	bool shares_stream;   /* the stream is the caller's, and given buffers are on it */
@@ -226,7 +226,7 @@ struct hoist_load {
 	hoist_checkpoint *checkpoint;
 	hoist_load_options options; /* for its values; its pointers are not followed after start */
 	size_t n_wants;
-	unsigned n_devices; /* of the targets */
+	unsigned n_streams; /* of the targets on devices */
 	bool to_host;	    /* no target is a device */
 	bool maps;	    /* HOIST_IO_MAP to the host: nothing is read */
 	size_t n_maps;	    /* HOIST_IO_ADAPTIVE: of hot ranges; above 0: the lot is a patchwork */

@@ -115,7 +115,7 @@ static int make_staging(struct hoist__job *job)
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
 	unsigned n_streams = 0;
 	for (size_t t = 0; t < load->n_targets; t++)
-		if (!load->targets[t].to_host)
+		if (!load->targets[t].to_host && load->targets[t].number == n_streams)
 			streams[n_streams++] = hoist__stream_dev_stream(load->targets[t].stream);
 	size_t slot_bytes = wanted_slot(load);
 	struct hoist__staging_options options = {
