@@ -27,8 +27,8 @@
  * end. */
 #define PIECE_BYTES (2 * HOIST__MIB)
 
-/* While more requests are queued or about to end, the owner is told of this many ends at once: a
- * wake costs system calls on both sides. */
+/* While copies are made, or are next, the owner is told of this many ends at once: a wake costs
+ * system calls on both sides. */
 #define TOGETHER 4u
 
 struct hoist__crew {
@@ -177,6 +177,35 @@ static int64_t make_call(const struct hoist__request *part)
 	return hoist__attempt_make(&call);
 }
 
+/* Bytes in the page cache are copied at once.  A rescue, many rows, or an owner's work may take
+ * long. */
+static bool ends_soon(const struct hoist__request *request)
+{
+	return request->hot && !request->write && request->n_rows == 0 &&
+	       request->state == HOIST__REQUEST_CACHED;
+}
+
+/* True if some end is certain to come soon: a copy is being made, or is the next thing that a
+ * worker does. */
+static bool more_comes_soon(const struct hoist__crew *crew)
+{
+	bool soon = crew->n_copies > 0;
+	for (unsigned i = 0; i < crew->disks.n && !soon; i++) {
+		const struct hoist__list *queued = &crew->disk_queues[i].queued;
+		soon = !hoist__list_empty(queued) && ends_soon(request_of(queued->next));
+	}
+	return soon;
+}
+
+/* Tells the owner of all that has ended.  The mutex is held on entry and on return. */
+static void tell(struct hoist__crew *crew)
+{
+	crew->n_untold = 0;
+	pthread_mutex_unlock(&crew->mutex);
+	crew->ended(crew->context);
+	pthread_mutex_lock(&crew->mutex);
+}
+
 /* Serves the next part of the first request of @queue.  The mutex is held on entry and on
  * return.  Returns: true if the request is over. */
 static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
@@ -188,7 +217,7 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 		hoist__list_push_back(&crew->running, &request->node);
 	}
 	HOIST__ASSERT(queue->n_serving < crew->share && crew->share <= crew->n_workers);
-	bool copies = part.hot && part.n_rows == 0 && part.work == NULL;
+	bool copies = ends_soon(&part);
 	queue->n_serving++;
 	crew->n_copies += copies;
 	for (bool ended = false; !ended;) {
@@ -197,10 +226,14 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
 		pthread_mutex_lock(&crew->mutex);
 		part.cancelled = request->cancelled;
 		ended = hoist__request_finish(&part, result);
+		HOIST__ASSERT(crew->n_copies >= copies);
+		crew->n_copies -= copies;
+		copies = false;
+		if (!ended && crew->n_untold > 0 && !more_comes_soon(crew))
+			tell(crew);
 	}
-	HOIST__ASSERT(queue->n_serving != 0 && crew->n_copies >= copies);
+	HOIST__ASSERT(queue->n_serving != 0);
 	queue->n_serving--;
-	crew->n_copies -= copies;
 	merge(request, &part);
 	return end_if_over(crew, request);
 }
@@ -209,13 +242,7 @@ static bool serve(struct hoist__crew *crew, struct disk_queue *queue)
  * end is certain to come soon. */
 static bool count_end(struct hoist__crew *crew)
 {
-	bool more = crew->n_copies > 0;
-	for (unsigned i = 0; i < crew->disks.n && !more; i++)
-		more = !hoist__list_empty(&crew->disk_queues[i].queued);
-	if (crew->ended == NULL || (++crew->n_untold < TOGETHER && more))
-		return false;
-	crew->n_untold = 0;
-	return true;
+	return crew->ended != NULL && (++crew->n_untold >= TOGETHER || !more_comes_soon(crew));
 }
 
 static void *work(void *argument)
@@ -227,9 +254,7 @@ static void *work(void *argument)
 		if (queue == NULL) {
 			pthread_cond_wait(&crew->work, &crew->mutex);
 		} else if (serve(crew, queue) && count_end(crew)) {
-			pthread_mutex_unlock(&crew->mutex);
-			crew->ended(crew->context);
-			pthread_mutex_lock(&crew->mutex);
+			tell(crew);
 		}
 	}
 	pthread_mutex_unlock(&crew->mutex);

@@ -15,8 +15,6 @@
 
 #include "io/engine.h"
 
-#define HOIST__ENGINE_MAX_DEPTH 4096u
-
 struct hoist__engine_ops {
 	const char *name;
 	/* @n <= room; the requests are checked and started.  Returns: 0; the error of a broken

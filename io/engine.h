@@ -133,6 +133,8 @@ struct hoist__engine_buffer {
 	size_t bytes;
 };
 
+#define HOIST__ENGINE_MAX_DEPTH 4096u
+
 struct hoist__engine_options {
 	enum hoist__engine_kind kind; /* AUTO: io_uring, or threads if that is refused */
 	unsigned depth;		      /* most requests in flight on a disk, 1..4096 */

@@ -125,21 +125,30 @@ static void print_stream(const hoist_load_report *report, const struct args *arg
 	(void)putchar('\n');
 }
 
+/* Mapped bytes were not moved: a rate is that of the others. */
+static void print_times(const hoist_load_report *report, bool populated)
+{
+	struct text a, b, c;
+	double seconds = seconds_of(report->ns);
+	uint64_t read = report->direct_bytes + report->cached_bytes;
+	bool all = report->mapped_bytes == 0 || populated;
+	(void)printf("took      %s, %s%s, %s of CPU time\n", format_seconds(seconds, &a),
+		     all || read > 0 ? format_rate(rate_of(all ? report->bytes : read, seconds), &b)
+				     : "mapped bytes are read when they are touched",
+		     all || read == 0 ? "" : " of what was not mapped",
+		     format_seconds(seconds_of(report->cpu_ns), &c));
+}
+
 static void print_report(const hoist_load_report *report, const struct args *args,
 			 const struct more *more)
 {
 	struct text a, b, c;
 	const hoist_load_report *before = &more->before;
-	double seconds = seconds_of(report->ns);
-	bool all_read = report->mapped_bytes == 0 || (args->load.flags & HOIST_LOAD_POPULATE) != 0;
 	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
 	print_targets(report, args);
-	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
-		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
-			      : "mapped bytes are read when they are touched",
-		     format_seconds(seconds_of(report->cpu_ns), &c));
+	print_times(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
 	if (args->load.into)
 		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
 			     format_seconds(seconds_of(before->ns), &a),

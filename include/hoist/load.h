@@ -12,7 +12,8 @@
  * time.  A load hands out buffers only after all of it has succeeded, unless it streams.
  *
  * Memory: the tensors of a load lie in one allocation on each target, which goes back with the last
- * buffer.  With HOIST_LOAD_SPLIT, blocks go back one by one.  Without it, host memory goes back
+ * buffer.  With HOIST_LOAD_SPLIT, blocks go back one by one; of the CPU's own memory, the pages of
+ * the block do, and its addresses with the last block.  Without SPLIT, host memory goes back
  * tensor by tensor: when the last buffer over a tensor goes, views and exports included, so does
  * each page in which no other tensor has a byte.  The load itself refers to all its tensors until
  * hoist_load_destroy(), which then gives back what no buffer is over.  Keeping one tensor of 4 KiB

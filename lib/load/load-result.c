@@ -44,6 +44,45 @@ size_t hoist_load_target_n_tensors(const hoist_load *load, size_t target)
 	return target < load->n_targets ? want_of(load, target)->n_tensors : 0;
 }
 
+/* If two threads make the table at once, the later one drops its own. */
+static int need_portions(const struct hoist_load *load, struct hoist__target *target,
+			 struct hoist__storage *whole, struct hoist__portions **ret)
+{
+	struct hoist__portions *known = atomic_load(&target->portions);
+	if (known == NULL && target->to_host && (load->options.flags & HOIST__LOAD_SPLITS) == 0 &&
+	    hoist__storage_can_shrink(whole)) {
+		struct hoist__portions *made;
+		int err = hoist__plan_portions(&load->plan, &load->plan.wants[target->want], whole,
+					       &made);
+		if (err < 0)
+			return err;
+		if (atomic_compare_exchange_strong(&target->portions, &known, made))
+			known = made;
+		else
+			hoist__portions_close(made);
+	}
+	*ret = known;
+	return 0;
+}
+
+/* Gives the storage, borrowed, that the @index-th tensor, which is not empty, lies in on the
+ * target, and its place there: that of its lot, or, without SPLIT, a portion of that if pages of
+ * the storage can go back alone. */
+static int place_of(struct hoist_load *load, size_t target, size_t index,
+		    struct hoist__storage **storage, size_t *offset)
+{
+	const struct hoist__plan_tensor *tensor = &load->plan.tensors[index];
+	struct hoist__storage *whole = load->targets[target].storages[tensor->lot];
+	struct hoist__portions *portions;
+	size_t begin = 0;
+	*storage = whole;
+	int err = need_portions(load, &load->targets[target], whole, &portions);
+	if (err == 0 && portions != NULL)
+		err = hoist__portions_take(portions, (size_t)tensor->target, storage, &begin);
+	*offset = (size_t)tensor->target - begin;
+	return err;
+}
+
 /* Makes the buffer of a tensor without bytes, over no storage. */
 static int make_empty(struct hoist_load *load, size_t target, const struct hoist__view *view,
 		      hoist_buffer **ret)
@@ -81,7 +120,7 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 		return make_empty(load, target, &view, ret);
 	struct hoist__storage *storage = NULL;
 	int err = load->maps ? hoist__mapped_view(load, index, strides, &view, &storage)
-			     : hoist__load_place(load, target, index, &storage, &view.offset);
+			     : place_of(load, target, index, &storage, &view.offset);
 	if (err == 0 && view.strides == NULL && view.stream == NULL)
 		return hoist__buffer_over(storage, view.offset, view.dtype, view.rank, view.shape,
 					  ret);
@@ -160,6 +199,29 @@ int hoist_load_buffer(hoist_load *load, const char *name, hoist_buffer **ret)
 				   "tensor \"%.200s\" is in the checkpoint, but was not selected",
 				   name);
 	return hoist__load_make_buffer(load, (size_t)(found - load->plan.tensors), 0, ret);
+}
+
+int hoist_load_digest(hoist_load *load, size_t index, unsigned char ret[16])
+{
+	const struct hoist__plan_want *first = want_of(load, 0);
+	bool done = hoist__job_is_done(&load->job);
+	bool streams = load->give != NULL && load->digests != NULL && index < first->n_tensors;
+	int err = done ? hoist__job_outcome(&load->job) : 0;
+	if (streams && hoist__give_is_ready(load, index))
+		err = 0;
+	else if (!done)
+		err = hoist__fail(-EAGAIN,
+				  "the load has not ended yet; wait for the load, or take the "
+				  "tensor with hoist_load_next(), first");
+	if (err < 0)
+		return err;
+	if (load->digests == NULL)
+		return hoist__fail(-EINVAL, "no digests were made: load with HOIST_LOAD_DIGEST");
+	if (index >= first->n_tensors)
+		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
+				   first->n_tensors);
+	hoist__digests_get(load->digests, load->plan.tensors[index].index, ret);
+	return 0;
 }
 
 int hoist_load_into_state(hoist_load *load, size_t target, size_t index, enum hoist_into_state *ret)

@@ -226,6 +226,20 @@ static int check_api(const struct hoist_load *load, size_t t)
 			   t, hoist_device_spec(target->device), hoist_device_spec(first->device));
 }
 
+/* Targets on one device share a stream of the load's own, so that a slot has one event for all of
+ * them: a device copies from the host one after the other in any case.  NULL: there is none yet, or
+ * the caller has named one. */
+static const struct hoist__target *find_stream(const struct hoist_load *load,
+					       const struct hoist__load_asked *asked, size_t t)
+{
+	const struct hoist__target *found = NULL;
+	for (size_t like = 0; like < t && found == NULL && asked->targets[t].stream == NULL; like++)
+		if (load->targets[like].device == load->targets[t].device &&
+		    asked->targets[like].stream == NULL)
+			found = &load->targets[like];
+	return found;
+}
+
 static int take_target(struct hoist_load *load, const struct hoist__load_asked *asked, size_t t)
 {
 	struct hoist__target *target = &load->targets[t];
@@ -240,7 +254,12 @@ static int take_target(struct hoist_load *load, const struct hoist__load_asked *
 	find_want(load, asked, t);
 	if (target->to_host)
 		return 0;
-	target->number = load->n_devices++;
+	const struct hoist__target *like = find_stream(load, asked, t);
+	target->number = like != NULL ? like->number : load->n_streams++;
+	if (like != NULL) {
+		target->stream = hoist_stream_ref(like->stream);
+		return 0;
+	}
 	if (asked->targets[t].stream == NULL)
 		return hoist_stream_create(target->device, &target->stream);
 	target->stream = hoist_stream_ref(asked->targets[t].stream);
@@ -256,7 +275,7 @@ int hoist__load_take_targets(struct hoist_load *load, const struct hoist__load_a
 	int err = 0;
 	for (size_t t = 0; err == 0 && t < asked->n; t++)
 		err = take_target(load, asked, t);
-	load->to_host = load->n_devices == 0;
+	load->to_host = load->n_streams == 0;
 	load->maps = load->to_host && load->n_targets == 1 && load->options.io == HOIST_IO_MAP;
 	return err;
 }

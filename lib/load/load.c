@@ -150,7 +150,7 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 	int err = hoist__load_ask(o, &asked);
 	if (err == 0)
 		err = hoist__load_take_targets(load, &asked);
-	if (err == 0 && load->n_devices > 0)
+	if (err == 0 && load->n_streams > 0)
 		load->job.dev = hoist__device_dev(hoist__load_staging_device(load));
 	if (err == 0)
 		err = hoist__load_open_into(load, &asked);
@@ -161,7 +161,8 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 	if (err == 0)
 		err = list_files(load);
 	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
-		err = hoist__digests_create(load);
+		err = hoist__digests_create(load->checkpoint, &load->plan,
+					    (o->flags & HOIST_LOAD_VERIFY) != 0, &load->digests);
 	if (err == 0 && (o->flags & HOIST_LOAD_STREAM) != 0)
 		err = hoist__give_create(load);
 	if (err == 0)

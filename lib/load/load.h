@@ -8,8 +8,6 @@
  *   load-mapped.c    maps in place of devices, streams and memory (checkpoint-map.h)
  *   load-result.c    the results: buffers, figures, reasons
  *   load-next.c      tensors that are given while the load runs (give.h)
- *   load-portions.c  tensors in host memory that goes back tensor by tensor
- *   load-digest.c    digests of tensors while their bytes pass
  *   pump.c           begin, one round, end
  *   pump-order.c     chooses the chunk that is read next
  *   pump-submit.c    turns chunks into requests
@@ -53,7 +51,7 @@
  * copies to devices are its own.
  *
  * Equations, for each disk, over its flights that are not free: load_disk.n_flights is their
- * number, n_requests the sum of their n_open.
+ * number, n_requests + n_settling the sum of their n_open.
  *
  *   begin    makes the things that the driving thread must own: the slots, the engine
  *   round    reclaim copied slots, submit chunks while there is room, reap, move
@@ -67,17 +65,22 @@
  *     disk 0  a b c f g
  *     disk 1  d e                                                 read: a d b e c f g
  *
- * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` requests
- * in the engine, and at most as many flights; twice as many where flights wait for their order.  So
- * a disk that stalls leaves the other disks their flights and their share of the slots.  Digests
+ * The next chunk is that of the disk with the fewest flights.  A disk has at most `depth` reads in
+ * the engine, and at most as many flights; twice as many where flights wait for their order, or are
+ * settled: the disk goes on reading meanwhile.  So a disk that stalls leaves the other disks their
+ * flights and their share of the slots.  Digests
  * need bytes in order, but only within each disk, since a file is on one disk.
  *
  * Fresh memory: threads populate the places of hot images just before they copy.  A populator runs
- * ahead of each disk's cursor for all other images, and passes by places that were hot.
+ * ahead of each disk's cursor for all other images, and passes by places that were hot.  Pages of
+ * staged chunks are made where the chunks are settled.  So a load begins to read before it has
+ * pages.
  *
  * The destination of a target is divided into lots (lib/plan/plan.h): one, or, with
  * HOIST_LOAD_SPLIT, many.  Each lot is a storage of its own on each target that has the lot's want.
- * All are taken at the start, or, with a window, before their first chunks are read (give.h).  A
+ * All are taken at the start, or, with a window, before their first chunks are read (give.h).  In
+ * fresh memory they are portions of one block (lib/buffer/portions.h), whose pages go back lot by
+ * lot.  A
  * lot's `left` decreases by the useful bytes of each chunk, when an image has been read, or when
  * the pieces of a slot have been moved to the host and their copies to all devices are queued.
  * After a success it is 0.
@@ -102,6 +105,7 @@
 #include "lib/checkpoint/checkpoint-map.h"
 #include "lib/job/job.h"
 #include "lib/load/source.h"
+#include "lib/plan/digest.h"
 #include "lib/plan/into.h"
 #include "lib/plan/plan.h"
 
@@ -160,7 +164,8 @@ struct hoist__load_disk {
 	size_t image_bytes;  /* of a chunk, at most */
 	unsigned most_flights;
 	unsigned n_flights;
-	unsigned n_requests;		      /* in the engine */
+	unsigned n_requests;		      /* in the engine, of chunks being read */
+	unsigned n_settling;		      /* flights */
 	uint64_t next_sequence;		      /* of the chunk to submit next */
 	uint64_t due_sequence;		      /* of the chunk that is digested and moved next */
 	struct hoist__resident_window window; /* of the page cache, in front of the cursor */
@@ -194,8 +199,9 @@ struct hoist__target {
 	hoist_device *device;
 	hoist_stream *stream; /* NULL for the host */
 	unsigned want;	      /* plan.wants[]; devices that ask for the same share one */
-	unsigned number;      /* a device: its number among the staging's streams */
+	unsigned number;      /* a device: that of `stream` among the staging's */
 	bool to_host;
+	bool has_fresh;	      /* on the host, and its memory is the load's to choose and to fill */
 	bool shares_stream;   /* the stream is the caller's, and given buffers are on it */
 	hoist_memory *memory; /* of the lots; referenced */
 	struct hoist__storage **storages; /* as plan.lots; NULL: of another want, not taken yet, or
@@ -208,9 +214,9 @@ struct hoist__target {
 struct hoist__load_lot {
 	uint64_t left; /* useful bytes that are neither in host memory nor queued to be copied to
 			* each device; 0: the lot is complete */
+	uint64_t at;   /* where the lot lies in load->fresh */
 };
 
-struct hoist__digests;
 struct hoist__give;
 
 struct hoist_load {
@@ -220,12 +226,15 @@ struct hoist_load {
 	hoist_checkpoint *checkpoint;
 	hoist_load_options options; /* for its values; its pointers are not followed after start */
 	size_t n_wants;
-	unsigned n_devices; /* of the targets */
+	unsigned n_streams; /* of the targets on devices */
 	bool to_host;	    /* no target is a device */
-	bool populates; /* the only lot is fresh memory: it gets its pages while it is read into */
-	bool maps;	/* HOIST_IO_MAP to the host: nothing is read */
-	size_t n_maps;	/* HOIST_IO_ADAPTIVE: of hot ranges; above 0: the lot is a patchwork */
+	bool maps;	    /* HOIST_IO_MAP to the host: nothing is read */
+	size_t n_maps;	    /* HOIST_IO_ADAPTIVE: of hot ranges; above 0: the lot is a patchwork */
 	struct hoist__plan plan;
+	/* Memory without pages for all lots of the only target, on the host: it gets its pages
+	 * while it is read into.  Each lot is a portion of it, or, the only lot, all of it.  NULL:
+	 * lots have memory of their own.  Referenced until the populator has ended. */
+	struct hoist__storage *fresh;
 	size_t n_targets; /* 1 and more */
 	struct hoist__target *targets;
 	struct hoist__load_lot *lots;	   /* as plan.lots; the pump's */
@@ -306,14 +315,6 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 /* True if every tensor has been given.  Pre: HOIST_LOAD_STREAM. */
 bool hoist__load_has_given_all(struct hoist_load *load);
 
-/* Gives the storage, borrowed, that the @index-th tensor, which is not empty, lies in on the
- * target, and its place there: that of its lot, or, without SPLIT, a portion of that if pages of
- * the storage can go back alone.
- *
- * Returns: 0; -ENOMEM. */
-int hoist__load_place(struct hoist_load *load, size_t target, size_t index,
-		      struct hoist__storage **storage, size_t *offset);
-
 /* --- maps --- */
 
 /* True if the load was asked to be adaptive, and hot ranges can be mapped in its destination; else
@@ -340,17 +341,6 @@ int hoist__mapped_view(const struct hoist_load *load, size_t index,
 
 /* Adds to a failure of load->map the name of the tensor that it hit.  Returns: @err. */
 int hoist__mapped_fail(const struct hoist_load *load, int err);
-
-/* --- digests --- */
-
-/* Makes the table of digests and, with VERIFY, finds the expected ones in the checkpoint.
- * Returns: 0; -ENODATA (the checkpoint holds none, or not one for each tensor); -ENOMEM. */
-int hoist__digests_create(struct hoist_load *load);
-void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
-
-/* Digests the bytes of the flight whose sequence is due on its disk.
- * Returns: 0; -EBADMSG (a tensor's digest is not the expected one; the text has both); -ENOMEM. */
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight);
 
 /* --- the rest --- */
 

@@ -92,8 +92,7 @@ static bool submit_work(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__load_disk *disk = &load->disks[flight->disk];
 	struct hoist__request *request = &flight->requests[0];
-	if (!hoist__pump_has_work(load, flight) || disk->n_requests == disk->depth ||
-	    hoist__engine_room(load->job.engine) == 0)
+	if (!hoist__pump_has_work(load, flight) || hoist__engine_room(load->job.engine) == 0)
 		return false;
 	size_t file = load->plan.extents[flight->chunk.extent].file;
 	*request = (struct hoist__request){
@@ -107,17 +106,17 @@ static bool submit_work(struct hoist_load *load, struct hoist__flight *flight)
 		return false;
 	flight->settling = true;
 	flight->n_open = 1;
-	disk->n_requests++;
-	HOIST__ASSERT(hoist__list_empty(&flight->node) && disk->n_requests <= disk->depth);
+	disk->n_settling++;
+	HOIST__ASSERT(hoist__list_empty(&flight->node) && disk->n_settling <= disk->n_flights);
 	return true;
 }
 
 /* The work has ended, or was cancelled. */
 static void complete_work(struct hoist_load *load, struct hoist__flight *flight)
 {
-	HOIST__ASSERT(flight->n_open == 1 && load->disks[flight->disk].n_requests != 0);
+	HOIST__ASSERT(flight->n_open == 1 && load->disks[flight->disk].n_settling != 0);
 	HOIST__ASSERT(flight->slot->state == HOIST__SLOT_FULL);
-	load->disks[flight->disk].n_requests--;
+	load->disks[flight->disk].n_settling--;
 	flight->n_open = 0;
 	flight->settling = false;
 	if (load->job.phase == HOIST__JOB_RUNNING && flight->requests[0].result < 0)
@@ -140,7 +139,8 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	int err = 0;
 	HOIST__ASSERT(flight->n_open == 0 && (slot == NULL || slot->state == HOIST__SLOT_FULL));
 	if (load->digests != NULL)
-		err = hoist__digests_pass(load, flight);
+		err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
+					  flight->mapped ? NULL : flight->address);
 	if (err == 0 && slot != NULL)
 		hoist__into_touch(load->into, &flight->chunk);
 	if (err == 0 && slot != NULL && submit_work(load, flight))

@@ -178,59 +178,86 @@ static void lay_in_slot(const struct hoist_load *load, const struct hoist__fligh
 
 /* --- to devices --- */
 
-static int copy_batch(struct hoist_load *load, struct hoist__slot *slot,
-		      const struct hoist__target *target, size_t n)
+/* Boxes of one slot that go to one stream, of any of its targets: load->boxes[0 .. n). */
+struct batch {
+	struct hoist__slot *slot;
+	unsigned stream;
+	size_t n;
+};
+
+static int flush(struct hoist_load *load, struct batch *batch)
 {
-	int err = hoist__slot_copy(load->job.staging, slot, target->number, load->boxes, n);
+	size_t n = batch->n;
+	batch->n = 0;
+	if (n == 0)
+		return 0;
+	int err = hoist__slot_copy(load->job.staging, batch->slot, batch->stream, load->boxes, n);
 	load->report.n_copies += err == 0 ? n : 0;
 	return err;
 }
 
-/* Queues the copies of all pieces that go to the target, in batches. */
+/* Adds the copies of all pieces that go to the target. */
 static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
-		   const struct hoist__target *target)
+		   const struct hoist__target *target, struct batch *batch)
 {
 	struct pass pass = {0};
-	size_t n = 0;
+	struct hoist__slot_box box;
 	int err = 0;
-	while (err == 0 && next_box(load, flight, &pass, &load->boxes[n])) {
-		load->boxes[n].device_address = hoist__pump_address_on(load, target, &pass.piece);
-		n += load->boxes[n].device_address != 0;
-		if (n == HOIST__PUMP_BOXES) {
-			err = copy_batch(load, flight->slot, target, n);
-			n = 0;
-		}
+	while (err == 0 && next_box(load, flight, &pass, &box)) {
+		box.device_address = hoist__pump_address_on(load, target, &pass.piece);
+		if (box.device_address == 0)
+			continue;
+		load->boxes[batch->n++] = box;
+		if (batch->n == HOIST__PUMP_BOXES)
+			err = flush(load, batch);
 	}
-	return err == 0 && n > 0 ? copy_batch(load, flight->slot, target, n) : err;
+	return err;
 }
 
-/* Queues the copies of what was laid out for the target's want. */
+/* Adds the copies of what was laid out for the target's want.  A piece that joins the one before is
+ * never the target's first. */
 static int copy_laid_to(struct hoist_load *load, const struct hoist__flight *flight,
-			const struct hoist__target *target)
+			const struct hoist__target *target, struct batch *batch)
 {
 	struct hoist__lay_cursor cursor = {0};
 	struct hoist__laid laid;
-	size_t n = 0;
 	int err = 0;
 	while (err == 0 &&
 	       hoist__plan_lay(&load->plan, &flight->chunk, target->want, &cursor, &laid)) {
 		size_t bytes = laid.piece.rows * laid.row_bytes;
 		if (laid.joins) {
-			load->boxes[n - 1].bytes += laid.gap + bytes;
+			load->boxes[batch->n - 1].bytes += laid.gap + bytes;
 			continue;
 		}
-		if (n == HOIST__PUMP_BOXES) {
-			err = copy_batch(load, flight->slot, target, n);
-			n = 0;
-		}
-		load->boxes[n++] = (struct hoist__slot_box){
+		if (batch->n == HOIST__PUMP_BOXES)
+			err = flush(load, batch);
+		load->boxes[batch->n++] = (struct hoist__slot_box){
 			.slot_offset = laid.at,
 			.device_address =
 				hoist__load_lot_address(target, laid.lot) + (uintptr_t)laid.target,
 			.bytes = bytes,
 		};
 	}
-	return err == 0 && n > 0 ? copy_batch(load, flight->slot, target, n) : err;
+	return err;
+}
+
+/* Queues the copies to all targets, stream by stream. */
+static int copy_to_devices(struct hoist_load *load, const struct hoist__flight *flight)
+{
+	int err = 0;
+	for (unsigned stream = 0; err == 0 && stream < load->n_streams; stream++) {
+		struct batch batch = {.slot = flight->slot, .stream = stream};
+		for (size_t t = 0; err == 0 && t < load->n_targets; t++) {
+			const struct hoist__target *target = &load->targets[t];
+			if (target->to_host || target->number != stream)
+				continue;
+			err = flight->chunk.laid > 0 ? copy_laid_to(load, flight, target, &batch)
+						     : copy_to(load, flight, target, &batch);
+		}
+		if (err == 0)
+			err = flush(load, &batch);
+	}
+	return err;
 }
 
 static void count_in(struct hoist_load *load, size_t lot, uint64_t bytes)
@@ -297,13 +324,9 @@ int hoist__pump_settle(void *owner)
 int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__slot *slot = flight->slot;
-	int err = 0;
 	HOIST__ASSERT(flight->n_open == 0 && slot->state == HOIST__SLOT_FULL);
 	slot->useful = flight->chunk.useful;
-	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
-		if (!load->targets[t].to_host)
-			err = flight->chunk.laid > 0 ? copy_laid_to(load, flight, &load->targets[t])
-						     : copy_to(load, flight, &load->targets[t]);
+	int err = copy_to_devices(load, flight);
 	if (slot->state == HOIST__SLOT_COPYING)
 		hoist__give_queued(load);
 	if (err == 0)

@@ -31,8 +31,9 @@ static void choose_shape(const struct hoist_load *load, const struct hoist__fs *
 	disk->depth = o->depth != 0 ? o->depth : depth;
 	disk->image_bytes = (size_t)hoist__round_up(image, load->plan.align);
 	/* A flight waits only for flights that are in the engine, so twice the depth is enough for
-	 * both. */
-	disk->most_flights = load->digests != NULL ? 2 * disk->depth : disk->depth;
+	 * both; and so it is for those that are read and those that are settled. */
+	bool twice = load->digests != NULL || load->plan.has_staged;
+	disk->most_flights = twice ? 2 * disk->depth : disk->depth;
 	HOIST__ASSERT(disk->depth != 0 && disk->image_bytes % load->plan.align == 0);
 }
 

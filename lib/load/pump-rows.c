@@ -105,16 +105,13 @@ bool hoist__pump_begins_straight(struct hoist_load *load, unsigned index)
 
 /* --- the request --- */
 
-/* The part of fresh memory that the request populates: the huge pages that begin in its places.
- * The request before has the first one's beginning. */
-static void set_fresh(const struct hoist_load *load, uintptr_t from, uintptr_t to,
-		      struct hoist__request *request)
+void hoist__pump_set_fresh(const struct hoist_load *load, uintptr_t from, uintptr_t to,
+			   struct hoist__request *request)
 {
 	/* Places that lie far apart are populated by the reads. */
-	if (!load->populates || to - from > 2 * request->bytes)
+	if (load->fresh == NULL || to - from > 2 * request->bytes)
 		return;
-	const struct hoist__storage *storage = load->targets[0].storages[0];
-	uintptr_t end = hoist__storage_address(storage) + hoist__storage_bytes(storage);
+	uintptr_t end = hoist__storage_address(load->fresh) + hoist__storage_bytes(load->fresh);
 	from = hoist__round_up(from, HOIST__HUGE_PAGE_BYTES);
 	to = hoist__min_u64(hoist__round_up(to, HOIST__HUGE_PAGE_BYTES), end);
 	request->fresh = (unsigned char *)from;
@@ -165,7 +162,7 @@ struct hoist__request *hoist__pump_fill_rows(struct hoist_load *load, struct hoi
 	request->need = request->bytes;
 	request->offset = flight->rows[0].offset;
 	request->address = flight->rows[0].address;
-	set_fresh(load, from, to, request);
+	hoist__pump_set_fresh(load, from, to, request);
 	load->routes.straight++;
 	return request;
 }

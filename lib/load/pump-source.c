@@ -50,7 +50,7 @@ static int copy_chunk(void *owner)
 	const struct hoist__chunk *chunk = &flight->chunk;
 	size_t file = load->plan.extents[chunk->extent].file;
 	int err = 0;
-	if (flight->slot == NULL && load->populates)
+	if (flight->slot == NULL && load->fresh != NULL)
 		err = hoist__populate(flight->address, chunk->need);
 	for (unsigned part = 0; part < chunk->n_parts && err == 0; part++) {
 		uint64_t offset = chunk->offset + part * chunk->part_stride;

@@ -81,11 +81,12 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 		.direct = way.direct,
 		.buffer = flight->slot != NULL ? flight->slot->request.buffer : -1,
 		.hot = way.hot,
-		.fresh = flight->address,
-		.fresh_bytes = flight->slot == NULL && load->populates ? chunk->need : 0,
 		.drop = way.drop,
 		.owner = flight,
 	};
+	uintptr_t address = (uintptr_t)flight->address;
+	if (flight->slot == NULL)
+		hoist__pump_set_fresh(load, address, address + chunk->need, request);
 	return request;
 }
 
@@ -114,11 +115,11 @@ struct hoist__request *hoist__pump_fill_part(struct hoist_load *load, struct hoi
 static bool has_pages(struct hoist_load *load, unsigned index)
 {
 	struct hoist__load_disk *disk = &load->disks[index];
-	size_t end = (size_t)(disk->next.target + disk->next.bytes);
+	size_t end = hoist__pump_end_of(load, &disk->next);
 	if (!disk->has_way)
 		disk->way = choose_way(load, disk, &disk->next, disk->next.offset);
 	disk->has_way = true;
-	if (!load->populates || end <= disk->populated)
+	if (load->fresh == NULL || end <= disk->populated)
 		return true;
 	if (disk->way.hot) {
 		disk->populated = end;

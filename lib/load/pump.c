@@ -25,7 +25,7 @@ HOIST__CONDITION static bool adds_up(const struct hoist_load *load)
 	unsigned n_open[HOIST__MAX_DISKS] = {0};
 	unsigned n_flights = 0;
 	unsigned n_free = 0;
-	unsigned n_requests = 0;
+	unsigned n_inflight = 0;
 	size_t n = 0;
 	for (unsigned d = 0; d < load->disk_table.n; d++)
 		n += load->disks[d].most_flights;
@@ -37,11 +37,12 @@ HOIST__CONDITION static bool adds_up(const struct hoist_load *load)
 	for (unsigned d = 0; d < load->disk_table.n; d++) {
 		const struct hoist__load_disk *disk = &load->disks[d];
 		n_flights += disk->n_flights;
-		n_requests += disk->n_requests;
-		if (n_open[d] != disk->n_requests || disk->due_sequence > disk->next_sequence)
+		n_inflight += n_open[d];
+		if (n_open[d] != disk->n_requests + disk->n_settling ||
+		    disk->due_sequence > disk->next_sequence)
 			return false;
 	}
-	return n_free + n_flights == n && n_requests == hoist__job_n_inflight(&load->job);
+	return n_free + n_flights == n && n_inflight == hoist__job_n_inflight(&load->job);
 }
 
 /* --- begin --- */
@@ -53,9 +54,12 @@ static int create_engine(struct hoist_load *load)
 		.n_files = (unsigned)load->n_files,
 		.depth = load->n_files == 0 ? 1 : 0, /* of a load that only waits for others */
 	};
+	/* Flights that are settled are in the engine beside the reads. */
 	for (unsigned d = 0; d < load->disk_table.n; d++)
-		if (load->disks[d].depth > options.depth)
-			options.depth = load->disks[d].depth;
+		options.depth =
+			(unsigned)hoist__max_u64(options.depth, load->disks[d].most_flights);
+	if (options.depth > HOIST__ENGINE_MAX_DEPTH)
+		options.depth = HOIST__ENGINE_MAX_DEPTH;
 	return hoist__job_create_engine(&load->job, load->options.engine, &options);
 }
 
@@ -111,7 +115,7 @@ static int make_staging(struct hoist__job *job)
 	struct hoist__dev_stream *streams[HOIST__STAGING_MAX_STREAMS];
 	unsigned n_streams = 0;
 	for (size_t t = 0; t < load->n_targets; t++)
-		if (!load->targets[t].to_host)
+		if (!load->targets[t].to_host && load->targets[t].number == n_streams)
 			streams[n_streams++] = hoist__stream_dev_stream(load->targets[t].stream);
 	size_t slot_bytes = wanted_slot(load);
 	struct hoist__staging_options options = {
@@ -146,7 +150,7 @@ _Static_assert(HOIST__MAX_DISKS <= HOIST__POPULATOR_READERS, "each disk is a rea
  * the cursors were hot. */
 void hoist__pump_start_populator(struct hoist_load *load)
 {
-	struct hoist__storage *storage = load->targets[0].storages[0];
+	struct hoist__storage *storage = load->fresh;
 	const struct hoist__plan *plan = &load->plan;
 	struct hoist__populator_part *parts = calloc(plan->n_extents, sizeof *parts);
 	struct hoist__populator_hole *holes = calloc(load->n_maps + 1, sizeof *holes);
@@ -156,15 +160,15 @@ void hoist__pump_start_populator(struct hoist_load *load)
 		const struct hoist__plan_extent *extent = &plan->extents[e];
 		uint64_t bytes = hoist__round_up(extent->end, extent->align) -
 				 hoist__round_down(extent->begin, extent->align);
-		HOIST__ASSERT(extent->staged ||
-			      extent->image + bytes <= hoist__storage_bytes(storage));
+		uint64_t begin = load->lots[extent->lot].at + extent->image;
+		HOIST__ASSERT(extent->staged || begin + bytes <= hoist__storage_bytes(storage));
 		if (extent->mapped)
-			holes[n_holes++] = (struct hoist__populator_hole){
-				(size_t)extent->image, (size_t)(extent->image + bytes)};
+			holes[n_holes++] = (struct hoist__populator_hole){(size_t)begin,
+									  (size_t)(begin + bytes)};
 		else if (!extent->staged)
 			parts[n++] = (struct hoist__populator_part){
-				.begin = (size_t)extent->image,
-				.end = (size_t)(extent->image + bytes),
+				.begin = (size_t)begin,
+				.end = (size_t)(begin + bytes),
 				.reader = hoist__pump_disk_of(load, extent->file),
 			};
 	}
@@ -314,6 +318,8 @@ static void end(struct hoist__job *job)
 		keep_host_memory(load);
 	hoist__populator_stop(load->populator);
 	load->populator = NULL;
+	hoist__storage_unref(load->fresh);
+	load->fresh = NULL;
 	hoist__into_end(load->into, job->err, &job->failure);
 	hoist__give_end(load);
 }
@@ -352,7 +358,7 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 		hoist__pump_reap(load, copying, timeout_ns);
 	} else if (disk < HOIST__MAX_DISKS) {
 		const struct hoist__chunk *next = &load->disks[disk].next;
-		size_t need = (size_t)(next->target + next->bytes);
+		size_t need = hoist__pump_end_of(load, next);
 		HOIST__ASSERT(load->disks[disk].has_next && load->populator != NULL);
 		int err = hoist__populator_wait(
 			load->populator, disk, need,

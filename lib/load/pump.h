@@ -67,6 +67,19 @@ bool hoist__pump_source_ends(struct hoist_load *load, bool whole);
 /* Makes the request of a straight chunk. */
 struct hoist__request *hoist__pump_fill_rows(struct hoist_load *load, struct hoist__flight *flight);
 
+/* Where the place of an image's chunk ends in load->fresh. */
+static inline size_t hoist__pump_end_of(const struct hoist_load *load,
+					const struct hoist__chunk *chunk)
+{
+	size_t lot = load->plan.extents[chunk->extent].lot;
+	return (size_t)(load->lots[lot].at + chunk->target + chunk->bytes);
+}
+
+/* Sets the part of fresh memory at [@from, @to) that the request populates: the huge pages that
+ * begin there.  The request before has the first one's beginning. */
+void hoist__pump_set_fresh(const struct hoist_load *load, uintptr_t from, uintptr_t to,
+			   struct hoist__request *request);
+
 /* Starts to populate the places of the images that are still to be read, or notes that no thread
  * could be had. */
 void hoist__pump_start_populator(struct hoist_load *load);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/plan/into.h - the buffers of the caller's that a load in place reads into (options.into).
  *
- * A target that is in place has a want that is, too (lib/plan/plan.h): the targets of its tensors are
- * addresses, and its lot begins at address 0.  So a load moves bytes as in any other case.
+ * A target that is in place has a want that is, too (lib/plan/plan.h): the targets of its tensors
+ * are addresses, and its lot begins at address 0.  So a load moves bytes as in any other case.
  *
  * The state of a tensor:
  *

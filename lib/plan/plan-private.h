@@ -11,6 +11,7 @@
  *   plan-chunk.c    chunks and pieces
  *   plan-into.c     tensors that are read in place
  *   plan-lay.c      small tensors for devices
+ *   plan-portions.c tensors that go back one by one
  */
 #ifndef HOIST_LIB_PLAN_PLAN_PRIVATE_H
 #define HOIST_LIB_PLAN_PLAN_PRIVATE_H

@@ -389,6 +389,16 @@ struct hoist__lay_cursor {
 bool hoist__plan_lay(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 		     unsigned want, struct hoist__lay_cursor *cursor, struct hoist__laid *ret);
 
+/* --- tensors that go back one by one --- */
+
+/* Makes portions of a want's only lot in host memory: one for each tensor.  Tensors that overlap
+ * there, tied ones among them, are one portion.
+ * Returns: 0; -ENOMEM. */
+struct hoist__storage;
+struct hoist__portions;
+int hoist__plan_portions(const struct hoist__plan *plan, const struct hoist__plan_want *want,
+			 struct hoist__storage *whole, struct hoist__portions **ret);
+
 /* A tensor that holds byte @offset of file @file, for messages; NULL if none does. */
 const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkpoint,
 						  const struct hoist__plan *plan, size_t file,

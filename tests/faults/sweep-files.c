@@ -74,10 +74,12 @@ static void make_hot(void)
 {
 	unsigned char *bytes = malloc(SWEEP_HOT_BYTES);
 	FILE *file = fopen(sweep_path("hot.safetensors"), "we");
-	char header[128];
+	char header[256];
 	int n = snprintf(header + 8, sizeof header - 8,
-			 "{\"hot\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
-			 SWEEP_HOT_BYTES, SWEEP_HOT_BYTES);
+			 "{\"a\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]},"
+			 "\"b\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}}",
+			 SWEEP_HOT_BYTES / 2, SWEEP_HOT_BYTES / 2, SWEEP_HOT_BYTES / 2,
+			 SWEEP_HOT_BYTES / 2, SWEEP_HOT_BYTES);
 	const uint64_t length = (uint64_t)n;
 	memcpy(header, &length, 8);
 	for (size_t i = 0; bytes != NULL && i < SWEEP_HOT_BYTES; i++)

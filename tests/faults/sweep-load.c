@@ -442,19 +442,23 @@ LOAD(map_shards, .file = "shards", .options = {.io = HOIST_IO_MAP, .flags = HOIS
 
 static int look_at_hot(hoist_load *it)
 {
-	hoist_buffer *buffer = NULL;
-	int err = hoist_load_buffer(it, "hot", &buffer);
-	const unsigned char *bytes = err == 0 ? hoist_buffer_data(buffer) : NULL;
-	for (size_t i = 0; err == 0 && i < SWEEP_HOT_BYTES; i++)
-		if (bytes[i] != sweep_hot_byte(i))
-			sweep_wrong("byte %zu", i);
-	hoist_buffer_unref(buffer);
+	int err = 0;
+	for (size_t t = 0; err == 0 && t < 2; t++) {
+		hoist_buffer *buffer = NULL;
+		err = hoist_load_tensor(it, t, NULL, &buffer);
+		const unsigned char *bytes = err == 0 ? hoist_buffer_data(buffer) : NULL;
+		for (size_t i = 0; err == 0 && i < SWEEP_HOT_BYTES / 2; i++)
+			if (bytes[i] != sweep_hot_byte(t * SWEEP_HOT_BYTES / 2 + i))
+				sweep_wrong("byte %zu", i);
+		hoist_buffer_unref(buffer);
+	}
 	return err;
 }
 
 /* A map that fails is a range that is read. */
 LOAD(adaptive, .file = "hot.safetensors", .look = look_at_hot,
      .options = {.io = HOIST_IO_ADAPTIVE, .flags = HOIST_LOAD_DIGEST})
+LOAD(split, .file = "hot.safetensors", .look = look_at_hot, .options = {.flags = HOIST_LOAD_SPLIT})
 
 #define S(text, driver, load)                                                                      \
 	{                                                                                          \
@@ -494,5 +498,6 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
 	S("load-adaptive", NULL, adaptive),
+	S("load-split", NULL, split),
 	{.name = NULL},
 };

@@ -316,7 +316,7 @@ void sweep_check_devices_but(int err, bool (*is_clean)(hoist_device *const devic
 #define SWEEP_ROWS 100
 #define SWEEP_COLUMNS 1000
 #define SWEEP_MOST_BYTES 280000
-#define SWEEP_HOT_BYTES ((size_t)5 << 20) /* of tensor "hot" in hot.safetensors */
+#define SWEEP_HOT_BYTES ((size_t)10 << 20) /* of the two tensors of hot.safetensors */
 
 static inline unsigned char sweep_hot_byte(size_t i)
 {

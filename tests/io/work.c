@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/patience.h"
 
 #define N 12u
 
@@ -99,5 +100,43 @@ Test(io_work, is_cancelled_before_its_call)
 		free(tasks);
 		hoist__engine_destroy(engine);
 	}
+	hoist__file_close(file);
+}
+
+/* The owner hears of a copy's end although works are queued that wait for the owner. */
+Test(io_work, keeps_no_end_of_a_copy_from_its_owner)
+{
+	struct hoist__file *file = new_file(1 << 20);
+	unsigned char *memory = new_memory(1 << 20);
+	FOR_EACH_ENGINE(kind)
+	{
+		enum { MANY = 200 }; /* more than there are threads */
+		struct hoist__engine *engine = new_engine(kind, MANY + 1, false);
+		struct task *tasks = calloc(MANY, sizeof *tasks);
+		struct hoist__request *batch[MANY + 1];
+		struct hoist__request *ended = NULL;
+		struct hoist__request read = read_of(file, memory, 0, 1 << 20);
+		atomic_int gate = 0;
+		cr_assert(tasks != NULL);
+		read.hot = true;
+		batch[0] = &read;
+		for (unsigned i = 0; i < MANY; i++) {
+			tasks[i].gate = &gate;
+			tasks[i].request = (struct hoist__request){
+				.file = file, .work = run, .owner = &tasks[i], .buffer = -1};
+			batch[i + 1] = &tasks[i].request;
+		}
+		uint64_t until = patience_now() + PATIENCE_SECONDS * UINT64_C(1000000000);
+		cr_assert(hoist__engine_submit(engine, batch, MANY + 1) == 0);
+		int n = hoist__engine_reap(engine, &ended, 1,
+					   PATIENCE_SECONDS * UINT64_C(1000000000));
+		cr_expect(n == 1 && ended == &read && patience_now() < until);
+		atomic_store(&gate, 1);
+		reap_all(engine, MANY);
+		cr_expect(first_wrong(file->fd, memory, 0, 1 << 20) == 1 << 20);
+		free(tasks);
+		hoist__engine_destroy(engine);
+	}
+	free(memory);
 	hoist__file_close(file);
 }

@@ -19,6 +19,7 @@
 
 static uint64_t round_seed; /* shown when something is wrong */
 static bool talks;
+static unsigned n_streams, n_windows, n_target_loads; /* of the loads that were tried */
 
 static const char *path;
 
@@ -329,6 +330,9 @@ static void try_once(hoist_checkpoint *checkpoint, const struct load_files *file
 		choose_stream(&trial);
 	if (chance(2))
 		OK(hoist_budget_create(PICK(budgets), &trial.o.budget));
+	n_streams += (trial.o.flags & HOIST_LOAD_STREAM) != 0;
+	n_windows += trial.o.window_bytes > 0;
+	n_target_loads += trial.o.n_targets > 1;
 	if (talks)
 		show(&trial, "all", "begins");
 	if (hoist_load_start(checkpoint, &trial.o, &load) != 0)
@@ -388,6 +392,9 @@ int main(int argc, char **argv)
 		try_round();
 	if (argc == 1)
 		check_drivers();
+	printf("figure: model.streams %u streams of random tensors, %u of them through windows\n",
+	       n_streams, n_windows);
+	printf("figure: model.targets %u loads to several random targets\n", n_target_loads);
 	hoist_memory_unref(lone);
 	for (int d = 0; d < N_DEVICES; d++)
 		hoist_device_unref(devices[d]);

@@ -43,6 +43,7 @@ static atomic_uint wanted;  /* threads that a conversion waits for */
 static atomic_bool held;    /* conversions wait */
 static atomic_bool refuses; /* the engine takes no work */
 static atomic_bool no_crew;
+static atomic_uint n_reads; /* that were submitted */
 static pthread_t caller;
 
 WRAP(void, hoist__convert,
@@ -65,6 +66,8 @@ WRAP(int, hoist__engine_submit,
 {
 	if (refuses && requests[0]->work != NULL)
 		return -EIO;
+	for (unsigned i = 0; i < n; i++)
+		n_reads += requests[i]->work == NULL;
 	return __real_hoist__engine_submit(engine, requests, n);
 }
 
@@ -75,6 +78,8 @@ WRAP(int, hoist__crew_create, (const struct hoist__crew_options *options, struct
 
 /* --- loads --- */
 
+static unsigned depth; /* 0: as usual */
+
 static hoist_load *begin(const char *device, enum hoist_engine engine, bool driven)
 {
 	hoist_load_options o = {.size = sizeof o,
@@ -82,6 +87,7 @@ static hoist_load *begin(const char *device, enum hoist_engine engine, bool driv
 				.engine = engine,
 				.dtype = HOIST_BF16,
 				.chunk_bytes = 1 << 20,
+				.depth = depth,
 				.flags = driven ? HOIST_LOAD_CALLER_DRIVEN : 0};
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load;
@@ -143,6 +149,28 @@ static void by_the_caller(void)
 	refuses = no_crew = false;
 }
 
+/* Chunks that are converted take no read from their disk's depth: two more are read meanwhile. */
+static void reads_go_on_meanwhile(void)
+{
+	depth = 2;
+	for (int i = 0; i < 4; i++) {
+		uint64_t until = 0;
+		held = true;
+		n_reads = 0;
+		hoist_load *load =
+			begin(devices[i % 2], i / 2 == 0 ? HOIST_ENGINE_AUTO : HOIST_ENGINE_THREADS,
+			      true);
+		while (n_reads < 2 * depth && patience(&until))
+			CHECK(hoist_load_step(load, 1000000) == 0);
+		CHECK(n_reads == 2 * depth && n_inside > 0);
+		held = false;
+		OK(hoist_load_wait(load));
+		check_values(load);
+		hoist_load_destroy(load);
+	}
+	depth = 0;
+}
+
 static void *open_gate(void *nothing)
 {
 	usleep(20000);
@@ -184,6 +212,7 @@ int main(void)
 	write_file();
 	several_at_once();
 	by_the_caller();
+	reads_go_on_meanwhile();
 	ends_early();
 	support_cleanup();
 	return 0;

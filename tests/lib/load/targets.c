@@ -39,7 +39,7 @@ static bool is_half(const void *bytes, hoist_dtype dtype, size_t i, uint16_t hal
 }
 
 /* One rank's columns, and the whole norm. */
-static void compare_rank(hoist_load *load, size_t rank, hoist_dtype dtype)
+static void compare_rank(hoist_load *load, size_t rank, const hoist_device *on, hoist_dtype dtype)
 {
 	const size_t wide = COLUMNS / RANKS;
 	const size_t item = dtype == HOIST_F32 ? 4 : 2;
@@ -50,7 +50,7 @@ static void compare_rank(hoist_load *load, size_t rank, hoist_dtype dtype)
 	CHECK(out != NULL && hoist_load_target_n_tensors(load, rank) == 2);
 	OK(hoist_load_target_tensor(load, rank, 0, &which, &buffer));
 	CHECK(which == 0 && hoist_buffer_dtype(buffer) == dtype);
-	CHECK(hoist_buffer_device(buffer) == devices[rank]);
+	CHECK(hoist_buffer_device(buffer) == on);
 	OK(hoist_buffer_copy_out(buffer, out, ROWS * wide * item));
 	for (size_t r = 0; r < ROWS; r++)
 		for (size_t c = 0; c < wide; c++)
@@ -71,8 +71,9 @@ static void ranks_share_every_read(void)
 {
 	hoist_checkpoint *checkpoint = write_matrix();
 	const uint64_t file = ((uint64_t)ROWS * COLUMNS + NORM) * 2;
-	for (int way = 0; way < 4; way++) {
-		hoist_dtype dtype = way / 2 == 0 ? HOIST_DTYPE_INVALID : HOIST_F32;
+	for (int way = 0; way < 8; way++) {
+		hoist_dtype dtype = way / 2 % 2 == 0 ? HOIST_DTYPE_INVALID : HOIST_F32;
+		bool together = way >= 4; /* all ranks on one device */
 		hoist_load_slice slices[RANKS];
 		hoist_load_target targets[RANKS];
 		const hoist_load_target *all[RANKS];
@@ -80,7 +81,7 @@ static void ranks_share_every_read(void)
 			slices[r] = (hoist_load_slice){
 				.tensor = "m", .axis = 1, .rank = r, .n_ranks = RANKS};
 			targets[r] = (hoist_load_target){.size = sizeof targets[r],
-							 .device = devices[r],
+							 .device = devices[together ? 0 : r],
 							 .slices = &slices[r],
 							 .n_slices = 1,
 							 .dtype = dtype};
@@ -90,12 +91,18 @@ static void ranks_share_every_read(void)
 					      .targets = all,
 					      .n_targets = RANKS,
 					      .io = HOIST_IO_DIRECT,
-					      .flags = way % 2 == 0 ? HOIST_LOAD_SPLIT : 0};
+					      .flags = HOIST_LOAD_CALLER_DRIVEN |
+						       (way % 2 == 0 ? HOIST_LOAD_SPLIT : 0)};
 		hoist_load *load = NULL;
+		const long long before = (long long)support_counters("cuda").live_streams;
 		OK(hoist_load_start(checkpoint, &o, &load));
+		/* Those on one device share a stream. */
+		CHECK((long long)support_counters("cuda").live_streams - before ==
+		      (together ? 1 : RANKS));
 		OK(hoist_load_wait(load));
 		for (size_t r = 0; r < RANKS; r++)
-			compare_rank(load, r, dtype != 0 ? dtype : HOIST_F16);
+			compare_rank(load, r, devices[together ? 0 : r],
+				     dtype != 0 ? dtype : HOIST_F16);
 		hoist_load_report report = support_report(load);
 		CHECK(report.bytes == file);
 		CHECK((report.direct_bytes + report.cached_bytes) * 100 <= file * 102);

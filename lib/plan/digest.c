@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes digests of whole tensors while their bytes pass, and verifies them.
- * The contract is in lib/load/load.h.
- *
- * The expected digests are in the metadata "hoist.xxh3_128" of each file: 32 hexadecimal digits for
- * each tensor, in the order of the tensors' bytes.
- *
- * Each disk's chunks come in the order of the plan, so a tensor's bytes come in order, too: those
- * that pass with its own tier.  Bytes of other tiers that lie in a gap are read once more.  A chunk
- * may begin before the end of the one before (`passed`).  Tensors may overlap: each has a
- * state of its own from its first byte that passes to its last. */
+ * The contract is in lib/plan/digest.h. */
 #include "config.h"
+
+#include "lib/plan/digest.h"
 
 #define XXH_INLINE_ALL
 #include <stdlib.h>
@@ -18,8 +12,9 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "format/digest.h"
-#include "lib/load/give.h"
+#include "io/disks.h"
 
 struct digest {
 	XXH128_canonical_t is;
@@ -41,6 +36,8 @@ struct passage {
 #define SCRATCH_BYTES ((size_t)256 << 10)
 
 struct hoist__digests {
+	const hoist_checkpoint *checkpoint;
+	const struct hoist__plan *plan;
 	struct digest *tensors;
 	size_t *which; /* the tensors that any target has: indices in the checkpoint, ascending */
 	size_t n;
@@ -48,9 +45,10 @@ struct hoist__digests {
 	unsigned char *scratch; /* SCRATCH_BYTES; NULL: no chunk was mapped yet */
 };
 
-static const struct hoist__checkpoint_tensor *entry_of(const struct hoist_load *load, size_t index)
+static const struct hoist__checkpoint_tensor *entry_of(const struct hoist__digests *digests,
+						       size_t index)
 {
-	return &load->checkpoint->tensors[load->digests->which[index]];
+	return &digests->checkpoint->tensors[digests->which[index]];
 }
 
 /* --- what the checkpoint holds --- */
@@ -79,13 +77,14 @@ static int find_held(const struct hoist__checkpoint_file *shard, const char **re
 	return 0;
 }
 
-static int find_all_held(struct hoist_load *load, struct hoist__digests *digests)
+static int find_all_held(struct hoist__digests *digests)
 {
 	const char *text = NULL;
 	size_t file = SIZE_MAX;
 	for (size_t i = 0; i < digests->n; i++) {
-		const struct hoist__checkpoint_tensor *entry = entry_of(load, i);
-		const struct hoist__checkpoint_file *shard = &load->checkpoint->files[entry->file];
+		const struct hoist__checkpoint_tensor *entry = entry_of(digests, i);
+		const struct hoist__checkpoint_file *shard =
+			&digests->checkpoint->files[entry->file];
 		int err = entry->file != file ? find_held(shard, &text) : 0;
 		if (err < 0)
 			return err;
@@ -99,10 +98,10 @@ static int find_all_held(struct hoist_load *load, struct hoist__digests *digests
 
 /* --- one tensor --- */
 
-static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
+static int finish(struct hoist__digests *digests, size_t index, XXH128_hash_t hash)
 {
-	struct digest *digest = &load->digests->tensors[index];
-	const struct hoist__checkpoint_tensor *entry = entry_of(load, index);
+	struct digest *digest = &digests->tensors[index];
+	const struct hoist__checkpoint_tensor *entry = entry_of(digests, index);
 	char is[HOIST__DIGEST_HEX];
 	XXH128_canonicalFromHash(&digest->is, hash);
 	XXH3_freeState(digest->state);
@@ -113,19 +112,19 @@ static int finish(struct hoist_load *load, size_t index, XXH128_hash_t hash)
 	return hoist__fail(-EBADMSG,
 			   "tensor \"%.200s\" of %s is damaged: its digest is %.32s, and should "
 			   "be %.32s",
-			   entry->tensor->name, load->checkpoint->files[entry->file].file->path, is,
-			   digest->should);
+			   entry->tensor->name, digests->checkpoint->files[entry->file].file->path,
+			   is, digest->should);
 }
 
 /* Adds @n bytes from @at on within the tensor.  A tensor that passes whole needs no state. */
-static int update(struct hoist_load *load, size_t index, uint64_t at, const unsigned char *bytes,
-		  size_t n)
+static int update(struct hoist__digests *digests, size_t index, uint64_t at,
+		  const unsigned char *bytes, size_t n)
 {
-	struct digest *digest = &load->digests->tensors[index];
-	uint64_t all = entry_of(load, index)->tensor->bytes;
+	struct digest *digest = &digests->tensors[index];
+	uint64_t all = entry_of(digests, index)->tensor->bytes;
 	HOIST__ASSERT(n != 0 && at + n <= all && (at == 0) == (digest->state == NULL));
 	if (n == all)
-		return finish(load, index, XXH3_128bits(bytes, n));
+		return finish(digests, index, XXH3_128bits(bytes, n));
 	if (at == 0) {
 		digest->state = XXH3_createState();
 		if (digest->state == NULL)
@@ -133,16 +132,16 @@ static int update(struct hoist_load *load, size_t index, uint64_t at, const unsi
 		(void)XXH3_128bits_reset(digest->state);
 	}
 	(void)XXH3_128bits_update(digest->state, bytes, n);
-	return at + n == all ? finish(load, index, XXH3_128bits_digest(digest->state)) : 0;
+	return at + n == all ? finish(digests, index, XXH3_128bits_digest(digest->state)) : 0;
 }
 
 /* --- all of them --- */
 
 /* Lists the tensors that any target has, each once. */
-static int list_tensors(const struct hoist_load *load, struct hoist__digests *digests)
+static int list_tensors(struct hoist__digests *digests)
 {
-	const struct hoist__plan *plan = &load->plan;
-	size_t most = load->checkpoint->n_tensors;
+	const struct hoist__plan *plan = digests->plan;
+	size_t most = digests->checkpoint->n_tensors;
 	const struct hoist__plan_tensor **wanted = calloc(most > 0 ? most : 1, sizeof *wanted);
 	digests->which = calloc(most > 0 ? most : 1, sizeof *digests->which);
 	digests->tensors = calloc(most > 0 ? most : 1, sizeof *digests->tensors);
@@ -160,21 +159,26 @@ static int list_tensors(const struct hoist_load *load, struct hoist__digests *di
 	return err;
 }
 
-int hoist__digests_create(struct hoist_load *load)
+int hoist__digests_create(const hoist_checkpoint *checkpoint, const struct hoist__plan *plan,
+			  bool verify, struct hoist__digests **ret)
 {
 	struct hoist__digests *digests = calloc(1, sizeof *digests);
 	if (digests == NULL)
 		return hoist__fail_nomem("digests", sizeof *digests);
-	load->digests = digests;
-	int err = list_tensors(load, digests);
-	if (err < 0)
-		return err;
-	if ((load->options.flags & HOIST_LOAD_VERIFY) != 0)
-		err = find_all_held(load, digests);
+	digests->checkpoint = checkpoint;
+	digests->plan = plan;
+	int err = list_tensors(digests);
+	if (err == 0 && verify)
+		err = find_all_held(digests);
 	for (size_t i = 0; err == 0 && i < digests->n; i++)
-		if (entry_of(load, i)->tensor->bytes == 0)
-			err = finish(load, i, XXH3_128bits("", 0));
-	return err;
+		if (entry_of(digests, i)->tensor->bytes == 0)
+			err = finish(digests, i, XXH3_128bits("", 0));
+	if (err < 0) {
+		hoist__digests_destroy(digests);
+		return err;
+	}
+	*ret = digests;
+	return 0;
 }
 
 void hoist__digests_destroy(struct hoist__digests *digests)
@@ -190,13 +194,13 @@ void hoist__digests_destroy(struct hoist__digests *digests)
 }
 
 /* The first digest of a tensor that begins at or behind that byte. */
-static size_t find_first(const struct hoist_load *load, size_t file, uint64_t offset)
+static size_t find_first(const struct hoist__digests *digests, size_t file, uint64_t offset)
 {
 	size_t low = 0;
-	size_t high = load->digests->n;
+	size_t high = digests->n;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct hoist__checkpoint_tensor *entry = entry_of(load, middle);
+		const struct hoist__checkpoint_tensor *entry = entry_of(digests, middle);
 		if (entry->file < file || (entry->file == file && entry->tensor->offset < offset))
 			low = middle + 1;
 		else
@@ -206,55 +210,54 @@ static size_t find_first(const struct hoist_load *load, size_t file, uint64_t of
 }
 
 /* Extents come in the order of the files within a tier, and each begins with its first tensor. */
-static void enter(const struct hoist_load *load, const struct hoist__plan_extent *extent,
+static void enter(const struct hoist__digests *digests, const struct hoist__plan_extent *extent,
 		  struct passage *d)
 {
 	if (d->file != extent->file || d->tier != extent->tier)
 		d->passed = 0;
 	d->file = extent->file;
 	d->tier = extent->tier;
-	d->first = find_first(load, extent->file, extent->begin);
+	d->first = find_first(digests, extent->file, extent->begin);
 }
 
 /* Looks only at tensors from `first` on.  `first` moves past tensors that are over, up to the first
  * one that is not: tensors that overlap need not end in the order in which they begin. */
-static int pass(struct hoist_load *load, unsigned disk, const struct hoist__chunk *chunk,
+static int pass(struct hoist__digests *digests, unsigned disk, const struct hoist__chunk *chunk,
 		const unsigned char *bytes)
 {
-	struct passage *d = &load->digests->disks[disk];
-	const struct hoist__plan_extent *extent = &load->plan.extents[chunk->extent];
+	struct passage *d = &digests->disks[disk];
+	const struct hoist__plan_extent *extent = &digests->plan->extents[chunk->extent];
 	size_t file = extent->file;
 	if (d->n_extents != chunk->extent + 1 && !extent->goes_on)
-		enter(load, extent, d);
+		enter(digests, extent, d);
 	d->n_extents = chunk->extent + 1;
 	HOIST__ASSERT(file == d->file && extent->tier == d->tier);
 	uint64_t from = hoist__max_u64(chunk->offset + chunk->skip, d->passed);
 	uint64_t to = chunk->offset + chunk->need;
 	int err = 0;
-	for (size_t i = d->first; err == 0 && i < load->digests->n; i++) {
-		const struct hoist__checkpoint_tensor *entry = entry_of(load, i);
+	for (size_t i = d->first; err == 0 && i < digests->n; i++) {
+		const struct hoist__checkpoint_tensor *entry = entry_of(digests, i);
 		uint64_t begin = hoist__max_u64(entry->tensor->offset, from);
 		uint64_t end = hoist__min_u64(entry->tensor->offset + entry->tensor->bytes, to);
 		if (entry->file > file || (entry->file == file && entry->tensor->offset >= to))
 			break;
-		if (entry->file == file && begin < end &&
-		    load->digests->tensors[i].tier == extent->tier)
-			err = update(load, i, begin - entry->tensor->offset,
+		if (entry->file == file && begin < end && digests->tensors[i].tier == extent->tier)
+			err = update(digests, i, begin - entry->tensor->offset,
 				     bytes + (begin - chunk->offset), (size_t)(end - begin));
 		bool over =
 			entry->file < file || entry->tensor->offset + entry->tensor->bytes <= to;
 		d->first += over && i == d->first;
 	}
-	HOIST__ASSERT(d->first <= load->digests->n);
+	HOIST__ASSERT(d->first <= digests->n);
 	d->passed = hoist__max_u64(d->passed, to);
 	return err;
 }
 
 /* Reads the chunk's bytes again, as a file that shrinks makes reads fail, and touches fault. */
-static int pass_mapped(struct hoist_load *load, unsigned disk, const struct hoist__chunk *chunk)
+static int pass_mapped(struct hoist__digests *digests, unsigned disk,
+		       const struct hoist__chunk *chunk)
 {
-	struct hoist__digests *digests = load->digests;
-	size_t file = load->plan.extents[chunk->extent].file;
+	size_t file = digests->plan->extents[chunk->extent].file;
 	int err = 0;
 	if (digests->scratch == NULL)
 		digests->scratch = malloc(SCRATCH_BYTES);
@@ -265,19 +268,19 @@ static int pass_mapped(struct hoist_load *load, unsigned disk, const struct hois
 		part.offset += at;
 		part.need = (size_t)hoist__min_u64(chunk->need - at, SCRATCH_BYTES);
 		part.skip = at == 0 ? chunk->skip : 0;
-		err = hoist__file_read(load->checkpoint->files[file].file, part.offset,
+		err = hoist__file_read(digests->checkpoint->files[file].file, part.offset,
 				       digests->scratch, part.need);
 		if (err == 0)
-			err = pass(load, disk, &part, digests->scratch);
+			err = pass(digests, disk, &part, digests->scratch);
 	}
 	return err;
 }
 
-int hoist__digests_pass(struct hoist_load *load, const struct hoist__flight *flight)
+int hoist__digests_pass(struct hoist__digests *digests, unsigned disk,
+			const struct hoist__chunk *chunk, const unsigned char *bytes)
 {
-	HOIST__ASSERT(flight->n_open == 0);
-	return flight->mapped ? pass_mapped(load, flight->disk, &flight->chunk)
-			      : pass(load, flight->disk, &flight->chunk, flight->address);
+	return bytes == NULL ? pass_mapped(digests, disk, chunk)
+			     : pass(digests, disk, chunk, bytes);
 }
 
 static int compare_index(const void *a, const void *b)
@@ -287,29 +290,10 @@ static int compare_index(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-int hoist_load_digest(hoist_load *load, size_t index, unsigned char ret[16])
+void hoist__digests_get(const struct hoist__digests *digests, size_t index, unsigned char ret[16])
 {
-	bool done = hoist__job_is_done(&load->job);
-	bool streams = load->give != NULL && load->digests != NULL && index < load->digests->n;
-	int err = done ? hoist__job_outcome(&load->job) : 0;
-	if (streams && hoist__give_is_ready(load, index))
-		err = 0;
-	else if (!done)
-		err = hoist__fail(-EAGAIN,
-				  "the load has not ended yet; wait for the load, or take the "
-				  "tensor with hoist_load_next(), first");
-	if (err < 0)
-		return err;
-	if (load->digests == NULL)
-		return hoist__fail(-EINVAL, "no digests were made: load with HOIST_LOAD_DIGEST");
-	const struct hoist__plan_want *first = &load->plan.wants[load->targets[0].want];
-	if (index >= first->n_tensors)
-		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
-				   first->n_tensors);
 	const size_t *found =
-		bsearch(&load->plan.tensors[index].index, load->digests->which, load->digests->n,
-			sizeof *load->digests->which, compare_index);
-	size_t i = (size_t)(found - load->digests->which);
-	memcpy(ret, load->digests->tensors[i].is.digest, sizeof load->digests->tensors[i].is);
-	return 0;
+		bsearch(&index, digests->which, digests->n, sizeof *digests->which, compare_index);
+	HOIST__ASSERT(found != NULL);
+	memcpy(ret, digests->tensors[found - digests->which].is.digest, sizeof(XXH128_canonical_t));
 }
