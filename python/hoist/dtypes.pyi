@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+import enum
+from typing import Any
+
+class DType(enum.Enum):
+    bool = 1
+    int8 = 135
+    int16 = 137
+    int32 = 139
+    int64 = 141
+    uint8 = 134
+    uint16 = 136
+    uint32 = 138
+    uint64 = 140
+    float16 = 79
+    bfloat16 = 80
+    float32 = 81
+    float64 = 82
+    float8_e8m0fnu = 73
+    float8_e4m3fn = 75
+    float8_e4m3fnuz = 76
+    float8_e5m2 = 77
+    float8_e5m2fnuz = 78
+    float6_e2m3fn = 65
+    float6_e3m2fn = 66
+    float4_e2m1fn = 64
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> _bool: ...
+    @property
+    def hoist_name(self) -> str: ...
+    @property
+    def size_in_bits(self) -> int: ...
+    @property
+    def size_in_bytes(self) -> int: ...
+    @property
+    def align(self) -> int: ...
+    def is_integral(self) -> _bool: ...
+    def is_signed_integral(self) -> _bool: ...
+    def is_unsigned_integral(self) -> _bool: ...
+    def is_float(self) -> _bool: ...
+    def is_float8(self) -> _bool: ...
+    def is_half(self) -> _bool: ...
+    def to_numpy(self) -> Any: ...
+    @classmethod
+    def from_numpy(cls, dtype: Any) -> DType: ...
+
+_bool = bool
+
+def of(dtype: Any) -> DType: ...
