@@ -76,7 +76,7 @@ static void options_are_checked(void)
 	support_said("1 to 63");
 	hoist_load_destroy(load);
 	group = ranks_group(0, 1);
-	OK(hoist_budget_create(16 << 20, &o.budget));
+	OK(hoist_budget_create(8 << 20, &o.budget));
 	OK(hoist_group_load(&group, checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EDQUOT);
 	support_said("budget");
