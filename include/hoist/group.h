@@ -23,6 +23,8 @@
  * namespaces of their own do not meet.
  *
  * Memory: each rank shares up to 16 MiB, which its load's budget bounds beside the staging slots.
+ * Ranks of one process each have a budget of their own: a rank that waits for bytes of another's
+ * would wait for the timeout.
  *
  * Trust: another user's process is refused.  A process of the same user that is no rank, or a
  * broken one, cannot harm a rank's memory, but it can make the load fail or give wrong bytes.
