@@ -469,6 +469,9 @@ int main(void)
 	CASE(answers_that_are_wrong);
 	CASE(refusals);
 	CASE(a_header_of_noise);
+	printf("figure: group.hostile %zu hellos, %zu rosters and %zu answers that are wrong\n",
+	       sizeof hellos / sizeof hellos[0], sizeof rosters / sizeof rosters[0],
+	       sizeof answers / sizeof answers[0]);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
 	return 0;

@@ -327,6 +327,9 @@ int main(void)
 	CASE(a_rank_stops);
 	CASE(a_rank_dies_whose_child_lives);
 	CASE(a_rank_fails);
+	puts("figure: group.absent a rank that never comes, stops, is cancelled, fails or dies "
+	     "before "
+	     "its child is named in the others");
 	support_cleanup();
 	return 0;
 }
