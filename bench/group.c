@@ -15,7 +15,8 @@
  * checkpoint open, before the clock starts; the clock stops once the last of them has all its
  * bytes.  Each run has new processes, whose destinations are fresh memory: each process touches
  * and gives back as much just before (pages.h).  Subjects alternate, and
- * each run begins with another one; figures are medians. */
+ * each run begins with another one; figures are medians.  With --part, only subjects with that text
+ * in their names run, for a profiler. */
 #include "config.h"
 
 #include "bench/bench.h"
@@ -23,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +47,7 @@ static const char *const names[N_SUBJECTS] = {"one process, plain", "4 processes
 					      "4 ranks, a quarter each",
 					      "4 ranks, everything each"};
 
-/* What the ranks of one run share with the parent. */
+/* Figures that the ranks of one run share with the parent. */
 struct shared {
 	double ended[N_RANKS];
 	uint64_t stored[N_RANKS]; /* bytes read from storage meanwhile */
@@ -244,9 +246,17 @@ static void add(struct results *results, const struct samples seconds[N_SUBJECTS
 	double plain = samples_median(&seconds[PLAIN]);
 	double hot = samples_median(&seconds[HOT]);
 	double longer = hot > plain ? hot : plain;
+	bool all = true;
 	for (int s = 0; s < N_SUBJECTS; s++) {
+		all = all && seconds[s].n > 0;
+		if (seconds[s].n == 0)
+			continue;
 		results_samples(results, "time", names[s], "s", &seconds[s]);
 		results_samples(results, "CPU time of all", names[s], "s", &cpu[s]);
+	}
+	if (!all) {
+		results_missing(results, "the bars", "--part left subjects out");
+		return;
 	}
 	results_bar(results, names[QUARTERS], "time / one plain load's",
 		    samples_median(&seconds[QUARTERS]) / plain, "x", false, 1.15);

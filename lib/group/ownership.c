@@ -21,7 +21,7 @@ void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end)
 	}
 }
 
-/* What the ranks want of one cell. */
+/* The sum of the wants of all ranks in one cell. */
 struct sum {
 	uint64_t by;	   /* a bit for each rank that wants blocks of it */
 	unsigned n_blocks; /* that any rank wants, */

@@ -129,7 +129,7 @@ static int listening(void)
 
 /* --- guests of rank 0 --- */
 
-/* What rank 1 says: a listener that is no rank 0 hears it. */
+/* The message of a real rank 1: a listener that is no rank 0 hears it. */
 static struct hoist__shm_message true_hello(void)
 {
 	struct hoist__shm_message message;
