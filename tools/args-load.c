@@ -228,6 +228,15 @@ static const char *take_rank(struct load_args *load, char *value)
 	return NULL;
 }
 
+static const char *take_group_timeout(struct load_args *load, const char *value)
+{
+	int64_t seconds;
+	if (!whole_number(value, 1, 86400, &seconds))
+		return "a number of seconds, from 1 to 86400";
+	load->timeout_s = (unsigned)seconds;
+	return NULL;
+}
+
 static const struct {
 	const char *name;
 	unsigned flag;
@@ -269,6 +278,8 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 	}
 	if (strcmp(name, "rank") == 0)
 		return take_rank(load, value);
+	if (strcmp(name, "group-timeout") == 0)
+		return take_group_timeout(load, value);
 	if (strcmp(name, "window") == 0)
 		return take_window(load, value);
 	if (strcmp(name, "order") == 0)

@@ -23,6 +23,7 @@ struct load_args {
 	const char **replicas;	/* likewise */
 	const char *group;	/* NULL: the load is alone */
 	unsigned rank, n_ranks; /* n_ranks 0: --rank was not given */
+	unsigned timeout_s;	/* 0: the library's */
 	size_t n_replicas;
 	hoist_dtype dtype;
 	enum hoist_map map;

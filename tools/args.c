@@ -45,6 +45,7 @@ static const struct {
 	 "another device that gets the same tensors; may be repeated"},
 	{OPTION_LOAD, "group", "shm:NAME", "one rank of the load that this group does together"},
 	{OPTION_LOAD, "rank", "R/N", "--group: this is rank R (from 0) of N"},
+	{OPTION_LOAD, "group-timeout", "S", "--group: seconds to wait for a rank (30)"},
 	{OPTION_LOAD, "target", "TARGET",
 	 "DEV or DEV:SLICE,...: one of several destinations; may be repeated"},
 	{OPTION_LOAD, "stream", NULL, "take tensors one by one while others load, and drop each"},
@@ -160,12 +161,10 @@ static int take_engine(struct args *args, const char *value)
 
 static int take_io(struct args *args, const char *value, bool maps)
 {
-	static const char *const words[] = {[HOIST_IO_AUTO] = "auto",
-					    [HOIST_IO_DIRECT] = "direct",
-					    [HOIST_IO_CACHED] = "cached",
-					    [HOIST_IO_MAP] = "map",
-					    [HOIST_IO_ADAPTIVE] = "adaptive",
-					    NULL};
+	static const char *const words[] = {
+		[HOIST_IO_AUTO] = "auto",	  [HOIST_IO_DIRECT] = "direct",
+		[HOIST_IO_CACHED] = "cached",	  [HOIST_IO_MAP] = "map",
+		[HOIST_IO_ADAPTIVE] = "adaptive", NULL};
 	int i = word_index(words, value);
 	if (i < 0 || (i >= HOIST_IO_MAP && !maps))
 		return usage_value(args->command, "io", value,

@@ -256,6 +256,8 @@ static int check_options(const struct args *args)
 	if ((args->load.group != NULL) != (args->load.n_ranks > 0))
 		return args_refuse(args, "--group and --rank belong together: add --",
 				   args->load.group != NULL ? "rank" : "group", "");
+	if (args->load.timeout_s > 0 && args->load.group == NULL)
+		return args_refuse(args, "--group-timeout is about --group: add that", "", "");
 	const char *beside_into = args->io == HOIST_IO_MAP    ? "--io map"
 				  : args->load.n_replicas > 0 ? "--replica"
 				  : args->load.n_targets > 0  ? "--target"

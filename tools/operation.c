@@ -168,6 +168,7 @@ static int run(struct operation *op, const struct args *args, const hoist_load_o
 		.name = args->load.group,
 		.rank = args->load.rank,
 		.n_ranks = args->load.n_ranks,
+		.timeout_ns = args->load.timeout_s * UINT64_C(1000000000),
 	};
 	int err = group.name != NULL ? hoist_group_load(&group, op->checkpoint, options, &op->load)
 				     : hoist_load_start(op->checkpoint, options, &op->load);

@@ -11,7 +11,8 @@
  * a dtype of its own, on a device of its own.  Bytes that one rank wants are read by that rank.
  * All others are divided among the ranks: the rank that reads them puts them in memory that all
  * share, and the others copy them from there.  So the group reads each byte from storage once, in
- * blocks of 4 KiB.
+ * blocks of 4 KiB.  Where long parts of several ranks meet, the blocks at their seams may be read
+ * twice: at most 4 blocks of 512.
  *
  * Together: a group's load begins once all ranks have come, and ends in all ranks at one time.
  * Each has succeeded then, or none has: a rank that dies, fails, is cancelled, does not come or
@@ -21,7 +22,9 @@
  * end with the processes.  The socket belongs to the network namespace: containers that have
  * namespaces of their own do not meet.
  *
- * Memory: each rank shares up to 32 MiB, which its load's budget bounds beside the staging slots.
+ * Memory: each rank shares up to 16 MiB, which its load's budget bounds beside the staging slots.
+ * Ranks of one process each have a budget of their own: a rank that waits for bytes of another's
+ * would wait for the timeout.
  *
  * Trust: another user's process is refused.  A process of the same user that is no rank, or a
  * broken one, cannot harm a rank's memory, but it can make the load fail or give wrong bytes.
@@ -63,8 +66,8 @@ typedef struct hoist_group {
  *   -EINVAL (a rank gave another n_ranks, or another checkpoint: files of other sizes, times or
  *   inodes); -EPROTO (a rank has another version of hoist); -EPERM (another user's process has the
  *   name); -EBADMSG (a rank sent nonsense); -ENOTSUP (tensors that overlap in a file, and are
- *   converted for a device); -EDQUOT (a budget below 32 MiB and two staging slots, or one without room for
- *   32 MiB beside the staging within the timeout).
+ *   converted for a device); -EDQUOT (a budget below 16 MiB and two staging slots, or one of which
+ *   others left no room for them within the timeout).
  *
  * Returns: 0; as hoist_load_start(); -EINVAL (no name, no such rank, a timeout too short); -ENOTSUP
  *   (an option that groups do not have; a name that does not begin with "shm:"). */

@@ -68,7 +68,7 @@ static struct hoist__request *next_request(struct hoist__feeder *feeder,
 		.address = fed->slot + (from - at),
 		.bytes = (size_t)(to - from),
 		.need = (size_t)(hoist__min_u64(to, file->bytes) - from),
-		.buffer = 0,
+		.buffer = -1, /* the kernel would take the memory of all slots to register them */
 		.owner = fed,
 	};
 	choose_way(member, request);
@@ -180,7 +180,6 @@ static int make_engine(struct hoist__feeder *feeder)
 	};
 	const struct hoist__member *member = feeder->member;
 	const struct hoist_checkpoint *checkpoint = member->load->checkpoint;
-	struct hoist__engine_buffer slots = member->ops->memory(member->transport);
 	const struct hoist__file **files = calloc(checkpoint->n_files + 1, sizeof(*files));
 	struct hoist__engine *engine = NULL;
 	if (files == NULL)
@@ -191,8 +190,6 @@ static int make_engine(struct hoist__feeder *feeder)
 		.kind = kinds[member->load->options.engine],
 		.depth = HOIST__FEED_DEPTH,
 		.shared = true,
-		.buffers = &slots,
-		.n_buffers = 1,
 		.files = files,
 		.n_files = (unsigned)checkpoint->n_files,
 	};

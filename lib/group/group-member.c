@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "lib/group/group.h"
 #include "lib/memory/budget.h"
+#include "lib/memory/memory.h"
 
 #define RING_BYTES (HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES)
 
@@ -200,42 +201,46 @@ static int share_out(struct hoist__member *member)
 	return err == 0 ? hoist__feeder_start(&member->feeder, member) : err;
 }
 
-/* Slots of the group are staging: the budget bounds them. */
-static int charge(struct hoist__member *member, struct hoist_load *load)
+/* Slots of the group are staging: the budget bounds them.  One turn at the budget brings them and
+ * the least of the load's own: two loads that each had one half would wait for each other. */
+static int reserve(struct hoist__load_source *source, struct hoist_load *load, size_t staging,
+		   uint64_t timeout_ns)
 {
+	struct hoist__member *member = hoist__member_of(source);
 	struct hoist__budget *budget = hoist__budget_of(load->job.budget);
-	int err = member->charged > 0 ? 0 : hoist__budget_acquire(budget, RING_BYTES);
 	uint64_t now = hoist__now_ns();
+	if (member->charged > 0)
+		return 0;
+	member->budget = budget;
 	member->charge_ns = member->charge_ns != 0 ? member->charge_ns : now;
-	/* The load's own staging, or loads that wait for this one, may have the rest. */
-	if (err == -EAGAIN && now - member->charge_ns > member->timeout_ns)
+	hoist__memories_yield(budget);
+	int err = hoist__budget_acquire_turn(budget, &member->ticket, RING_BYTES + staging,
+					     hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
+	if (err == -EAGAIN && now - member->charge_ns <= member->timeout_ns)
+		return 1;
+	if (err == -EAGAIN)
 		return hoist__fail(-EDQUOT,
 				   "the budget of %zu bytes had no room for the %zu bytes that a "
-				   "group's load shares beside its staging slots, within the "
+				   "group's load shares and %zu of staging slots, within the "
 				   "group's timeout; raise the budget",
-				   hoist__budget_limit(budget), RING_BYTES);
-	if (err == -EDQUOT)
+				   hoist__budget_limit(budget), RING_BYTES, staging);
+	if (err < 0)
 		return hoist__fail(err,
 				   "the budget of %zu bytes is too small for a group's load, which "
-				   "shares %zu bytes beside its staging slots",
-				   hoist__budget_limit(budget), RING_BYTES);
-	if (err == 0)
-		member->charged = RING_BYTES;
-	return err;
+				   "shares %zu bytes beside %zu of staging slots",
+				   hoist__budget_limit(budget), RING_BYTES, staging);
+	member->charged = RING_BYTES;
+	load->job.held = staging;
+	return 0;
 }
 
 static int begin(struct hoist__load_source *source, struct hoist_load *load, uint64_t timeout_ns)
 {
 	struct hoist__member *member = hoist__member_of(source);
 	uint64_t wait = hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS);
+	int err = 0;
 	member->load = load;
-	int err = charge(member, load);
-	if (err == -EAGAIN) {
-		struct hoist__request *none;
-		(void)hoist__engine_reap(load->job.engine, &none, 1, wait);
-		return 1;
-	}
-	if (err == 0 && member->transport == NULL)
+	if (member->transport == NULL)
 		err = open_transport(member, load);
 	if (err == 0)
 		err = member->ops->meet(member->transport, wait);
@@ -351,8 +356,10 @@ static void end(struct hoist__load_source *source, struct hoist_load *load)
 	member->ops->close(member->transport);
 	member->transport = NULL;
 	hoist__engine_destroy(atomic_exchange(&feeder->engine, NULL));
+	if (member->budget != NULL)
+		hoist__budget_leave(member->budget, &member->ticket);
 	if (member->charged > 0)
-		hoist__budget_release(hoist__budget_of(load->job.budget), member->charged);
+		hoist__budget_release(member->budget, member->charged);
 	member->charged = 0;
 }
 
@@ -371,6 +378,7 @@ static void destroy(struct hoist__load_source *source)
 }
 
 const struct hoist__load_source_ops hoist__member_ops = {
+	.reserve = reserve,
 	.begin = begin,
 	.look = look,
 	.alike = alike,

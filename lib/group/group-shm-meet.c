@@ -172,6 +172,7 @@ static int hear(struct hub *hub, int *guest)
 	if (err == 0) {
 		struct hoist__shm_message welcome;
 		t->peers[hello.rank].socket = *guest;
+		t->peers[hello.rank].process = hoist__shm_process(*guest);
 		hub->n_joined++;
 		*guest = -1;
 		hoist__shm_message_init(t, HOIST__SHM_WELCOME, &welcome);
@@ -214,8 +215,9 @@ static unsigned first_missing(const struct hoist__transport *t)
 static int look_at_joined(struct hoist__transport *t)
 {
 	for (unsigned r = 1; r < t->options.n_ranks; r++) {
-		struct pollfd one = {.fd = t->peers[r].socket, .events = POLLIN};
-		if (one.fd >= 0 && poll(&one, 1, 0) > 0)
+		struct pollfd both[2] = {{.fd = t->peers[r].socket, .events = POLLIN},
+					 {.fd = t->peers[r].process, .events = POLLIN}};
+		if (both[0].fd >= 0 && poll(both, 2, 0) > 0)
 			return hoist__fail(-ECONNRESET,
 					   "rank %u of the group \"%s\" ended before rank %u came",
 					   r, t->name, first_missing(t));
@@ -324,9 +326,11 @@ static int find_hub(struct hoist__transport *t)
 		(void)close(fds[0]);
 	if (err < 0)
 		(void)close(fd);
-	else
-		t->peers[0].socket = fd;
-	return err;
+	if (err < 0)
+		return err;
+	t->peers[0].socket = fd;
+	t->peers[0].process = hoist__shm_process(fd);
+	return 0;
 }
 
 static int take_roster(struct hoist__transport *t, const int *fds, unsigned n_fds)
@@ -387,10 +391,8 @@ static int join(struct hoist__transport *t)
 		struct pollfd one = {.fd = t->peers[0].socket, .events = POLLIN};
 		bool was = welcome;
 		heard = one.fd < 0 ? find_hub(t) : hear_hub(t, &welcome);
-		if (heard == -EAGAIN && one.fd >= 0) {
-			(void)close(one.fd);
-			t->peers[0].socket = -1;
-		}
+		if (heard == -EAGAIN && one.fd >= 0)
+			hoist__shm_hang_up(&t->peers[0]);
 		heard = heard == -EAGAIN ? 0 : heard;
 		if (welcome && !was)
 			end = hoist__now_ns() + t->options.timeout_ns + t->options.timeout_ns / 4;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/rights.h"
@@ -42,6 +43,15 @@ int hoist__shm_check_peer(int socket, const char *name)
 			"another name for the group",
 			(int)peer.pid, name, (unsigned)peer.uid, (unsigned)geteuid());
 	return 0;
+}
+
+int hoist__shm_process(int socket)
+{
+	struct ucred peer = {.pid = 0};
+	socklen_t bytes = sizeof peer;
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || peer.pid <= 0)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, peer.pid, 0);
 }
 
 void hoist__shm_message_init(const struct hoist__transport *t, enum hoist__shm_kind kind,

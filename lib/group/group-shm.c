@@ -44,6 +44,26 @@ void hoist__shm_ring(const struct hoist__transport *t, unsigned rank)
 		(void)!write(t->peers[rank].bell, &one, sizeof one);
 }
 
+/* Rings those of @ranks that wait. */
+static void ring_waiting(const struct hoist__transport *t, uint64_t ranks)
+{
+	ranks &= ~(UINT64_C(1) << t->options.rank);
+	for (; ranks != 0; ranks &= ranks - 1) {
+		unsigned r = (unsigned)__builtin_ctzll(ranks);
+		if (atomic_load(&t->peers[r].header->waits) != 0)
+			hoist__shm_ring(t, r);
+	}
+}
+
+void hoist__shm_hang_up(struct hoist__shm_peer *peer)
+{
+	if (peer->socket >= 0)
+		(void)close(peer->socket);
+	if (peer->process >= 0)
+		(void)close(peer->process);
+	peer->socket = peer->process = -1;
+}
+
 static void ring_all(const struct hoist__transport *t)
 {
 	for (unsigned r = 0; r < t->options.n_ranks; r++)
@@ -118,39 +138,45 @@ static int look_at_beats(struct hoist__transport *t)
 	return 0;
 }
 
+/* The rank's process or connection has ended. */
+static int look_at_end(struct hoist__transport *t, unsigned rank)
+{
+	hoist__shm_hang_up(&t->peers[rank]);
+	int err = all_done(t) ? 0 : look_at_failures(t);
+	if (err == 0 && !all_done(t))
+		err = hoist__fail(-ECONNRESET, "rank %u of the group \"%s\" ended", rank, t->name);
+	return err;
+}
+
 /* Waits for a bell, the end of a rank or the next tick.  Returns: 0; -ECONNRESET. */
 static int wait_once(struct hoist__transport *t, uint64_t ns)
 {
-	struct pollfd fds[HOIST__GROUP_RANKS];
-	unsigned ranks[HOIST__GROUP_RANKS];
+	struct pollfd fds[2 * HOIST__GROUP_RANKS];
+	unsigned ranks[2 * HOIST__GROUP_RANKS];
 	unsigned n = 1;
 	uint64_t rings;
 	fds[0] = (struct pollfd){.fd = t->peers[t->options.rank].bell, .events = POLLIN};
 	for (unsigned r = 0; r < t->options.n_ranks; r++)
-		if (t->peers[r].socket >= 0 && n < HOIST__GROUP_RANKS) {
+		for (unsigned i = 0; i < 2 && t->peers[r].socket >= 0; i++) {
+			int fd = i == 0 ? t->peers[r].socket : t->peers[r].process;
 			ranks[n] = r;
-			fds[n++] = (struct pollfd){.fd = t->peers[r].socket, .events = POLLIN};
+			fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
 		}
 	int ready = poll(fds, n, (int)(ns / 1000000) + 1);
 	if (ready < 0 && errno != EINTR)
 		return hoist__fail_errno(-errno, "watching the ranks");
 	if (ready > 0 && fds[0].revents != 0) {
 		(void)!read(fds[0].fd, &rings, sizeof rings);
+		/* Before the look: what comes behind the look rings again, if the look was in vain.
+		 */
+		atomic_store(&hoist__shm_own(t)->waits, 0);
 		t->options.moved(t->options.context);
 	}
-	for (unsigned i = 1; ready > 0 && i < n; i++) {
-		if (fds[i].revents == 0)
-			continue;
-		(void)close(fds[i].fd);
-		t->peers[ranks[i]].socket = -1;
-		int err = all_done(t) ? 0 : look_at_failures(t);
-		if (err == 0 && !all_done(t))
-			err = hoist__fail(-ECONNRESET, "rank %u of the group \"%s\" ended",
-					  ranks[i], t->name);
-		if (err < 0)
-			return err;
-	}
-	return 0;
+	int err = 0;
+	for (unsigned i = 1; ready > 0 && i < n && err == 0; i++)
+		if (fds[i].revents != 0 && t->peers[ranks[i]].socket >= 0)
+			err = look_at_end(t, ranks[i]);
+	return err;
 }
 
 static void watch(struct hoist__transport *t)
@@ -208,8 +234,7 @@ static void shm_close(struct hoist__transport *t)
 	shm_stop(t);
 	for (unsigned r = 0; r < HOIST__GROUP_RANKS; r++) {
 		struct hoist__shm_peer *peer = &t->peers[r];
-		if (peer->socket >= 0)
-			(void)close(peer->socket);
+		hoist__shm_hang_up(peer);
 		if (peer->bell >= 0)
 			(void)close(peer->bell);
 		hoist__shared_close(peer->shared);
@@ -262,7 +287,7 @@ static int shm_open_(const struct hoist__transport_options *options, struct hois
 	t->tick_ns = hoist__min_u64(options->timeout_ns / 16 + 1, MOST_TICK_NS);
 	t->n_ticks = (unsigned)hoist__min_u64(options->timeout_ns / t->tick_ns + 1, UINT32_MAX / 2);
 	for (unsigned r = 0; r < HOIST__GROUP_RANKS; r++)
-		t->peers[r].bell = t->peers[r].socket = -1;
+		t->peers[r].bell = t->peers[r].socket = t->peers[r].process = -1;
 	err = hoist__condition_init(&t->changed);
 	if (err < 0) {
 		free(t);
@@ -303,26 +328,35 @@ static const uint64_t *shm_wants(const struct hoist__transport *t, unsigned rank
 
 /* --- cells --- */
 
-static struct hoist__engine_buffer shm_memory(const struct hoist__transport *t)
+/* Have the ranks @before released the cell that the slot of cell @ordinal had before? */
+static bool released(const struct hoist__transport *t, uint32_t ordinal, uint64_t before)
 {
-	return (struct hoist__engine_buffer){
-		.address = slot_of(t, t->options.rank, 0),
-		.bytes = HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES,
-	};
+	unsigned s = ordinal % HOIST__GROUP_SLOTS;
+	bool all = true;
+	for (unsigned r = 0; r < t->options.n_ranks && all; r++)
+		all = (before >> r & 1) == 0 ||
+		      atomic_load(&t->peers[r].header->released[t->options.rank][s]) ==
+			      ordinal - HOIST__GROUP_SLOTS + 1;
+	return all;
+}
+
+/* This rank is to be rung.  The caller looks once more: what came before is not rung for. */
+static void wait_for_ring(const struct hoist__transport *t)
+{
+	atomic_store(&hoist__shm_own(t)->waits, 1);
 }
 
 /* The first use of a slot takes its memory, which must fail here, and not as SIGBUS at a touch. */
 static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t before,
 		    unsigned char **ret)
 {
-	unsigned s = ordinal % HOIST__GROUP_SLOTS;
 	unsigned char *slot = slot_of(t, t->options.rank, ordinal);
 	bool first = ordinal < HOIST__GROUP_SLOTS;
-	for (unsigned r = 0; r < t->options.n_ranks && !first; r++)
-		if ((before >> r & 1) != 0 &&
-		    atomic_load(&t->peers[r].header->released[t->options.rank][s]) !=
-			    ordinal - HOIST__GROUP_SLOTS + 1)
+	if (!first && !released(t, ordinal, before)) {
+		wait_for_ring(t);
+		if (!released(t, ordinal, before))
 			return 0;
+	}
 	int err = first ? hoist__populate(slot, HOIST__CELL_BYTES) : 0;
 	if (err < 0)
 		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
@@ -334,17 +368,20 @@ static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t befor
 static void shm_publish(struct hoist__transport *t, uint32_t ordinal, uint64_t wanted_by)
 {
 	atomic_store(&hoist__shm_own(t)->published[ordinal % HOIST__GROUP_SLOTS], ordinal + 1);
-	for (unsigned r = 0; r < t->options.n_ranks; r++)
-		if ((wanted_by >> r & 1) != 0 && r != t->options.rank)
-			hoist__shm_ring(t, r);
+	ring_waiting(t, wanted_by);
 	t->options.moved(t->options.context);
 }
 
 static const unsigned char *shm_arrived(const struct hoist__transport *t, unsigned owner,
 					uint32_t ordinal)
 {
-	const struct hoist__shm_header *header = t->peers[owner].header;
-	bool there = atomic_load(&header->published[ordinal % HOIST__GROUP_SLOTS]) == ordinal + 1;
+	const _Atomic uint32_t *published =
+		&t->peers[owner].header->published[ordinal % HOIST__GROUP_SLOTS];
+	bool there = atomic_load(published) == ordinal + 1;
+	if (!there) {
+		wait_for_ring(t);
+		there = atomic_load(published) == ordinal + 1;
+	}
 	return there ? slot_of(t, owner, ordinal) : NULL;
 }
 
@@ -353,7 +390,7 @@ static void shm_release(struct hoist__transport *t, unsigned owner, uint32_t ord
 	atomic_store(&hoist__shm_own(t)->released[owner][ordinal % HOIST__GROUP_SLOTS],
 		     ordinal + 1);
 	if (owner != t->options.rank)
-		hoist__shm_ring(t, owner);
+		ring_waiting(t, UINT64_C(1) << owner);
 	else
 		t->options.moved(t->options.context);
 }
@@ -385,7 +422,6 @@ const struct hoist__transport_ops hoist__transport_shm = {
 	.open = shm_open_,
 	.meet = shm_meet,
 	.wants = shm_wants,
-	.memory = shm_memory,
 	.slot = shm_slot,
 	.publish = shm_publish,
 	.arrived = shm_arrived,

@@ -8,12 +8,14 @@
  * Each rank makes one piece of memory, which no other process can write to or shrink
  * (alloc/shared.h):
  *
- *     [ header ][ wants: a bit for each block ][ slot 0 ]...[ slot 15 ]
+ *     [ header ][ wants: a bit for each block ][ slot 0 ]...[ slot 7 ]
  *
  * and one bell (an eventfd), which the others ring when there is something to see.  Rank 0 listens
  * at an abstract socket, which is no file.  The others connect, and send their memory and their
  * bell.  Once all are there, rank 0 stops to listen, and sends each the memory and the bells of
- * all.  From then on a message is an error: the connections only tell that a process has ended.
+ * all.  From then on a message is an error: the connections only tell that a process has ended.  A
+ * child of fork may keep a rank's end of a connection open, so each end also watches the other's
+ * process (a pidfd, where the kernel and the namespaces give one).
  *
  *     rank 0                                        rank r
  *     bind, listen                                  connect, until rank 0 listens
@@ -25,6 +27,8 @@
  *
  *     published[s]     k + 1: the owner's cell k is in its slot s
  *     released[o][s]   k + 1: this rank needs cell k of owner o no more
+ *     waits            1: this rank has looked in vain for a cell or a slot, and is to be rung for
+ *                      each that comes.  Rings that nobody waits for are left out
  *     beat             counts, while the load is driven
  *     done             1: this rank has all that it wants
  *     failed           the errno of a rank that left; its text is valid then
@@ -48,7 +52,7 @@
 #include "base/error.h"
 #include "lib/group/transport.h"
 
-#define HOIST__SHM_VERSION 1u
+#define HOIST__SHM_VERSION 2u
 #define HOIST__SHM_TEXT_BYTES 480u
 #define HOIST__SHM_NAME_BYTES 64u /* with its end; a socket's address has 108 bytes */
 
@@ -56,6 +60,7 @@
 
 struct hoist__shm_header {
 	_Atomic uint32_t beat;
+	_Atomic uint32_t waits;
 	_Atomic uint32_t done;
 	_Atomic int32_t failed;
 	char text[HOIST__SHM_TEXT_BYTES];
@@ -70,6 +75,7 @@ struct hoist__shm_peer {
 	struct hoist__shm_header *header;
 	int bell;	   /* -1: none */
 	int socket;	   /* rank 0: to this rank; the others: peers[0] alone has one; -1: none */
+	int process;	   /* of the same; -1: none */
 	uint32_t beat;	   /* as last seen, */
 	unsigned n_silent; /* so many ticks ago */
 };
@@ -100,6 +106,9 @@ static inline struct hoist__shm_header *hoist__shm_own(const struct hoist__trans
 {
 	return t->peers[t->options.rank].header;
 }
+
+/* Closes the connection to the rank. */
+void hoist__shm_hang_up(struct hoist__shm_peer *peer);
 
 /* Rings the rank's bell; never blocks. */
 void hoist__shm_ring(const struct hoist__transport *t, unsigned rank);
@@ -140,6 +149,9 @@ socklen_t hoist__shm_address(const char *name, struct sockaddr_un *ret);
 
 /* Returns: 0; -EPERM, the peer is another user's. */
 int hoist__shm_check_peer(int socket, const char *name);
+
+/* Returns: a descriptor that is readable once the peer's process has ended; -1: there is none. */
+int hoist__shm_process(int socket);
 
 /* A message of @kind of this rank. */
 void hoist__shm_message_init(const struct hoist__transport *t, enum hoist__shm_kind kind,

@@ -31,6 +31,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "alloc/budget.h"
 #include "base/error.h"
 #include "hoist/group.h"
 #include "io/engine.h"
@@ -79,10 +80,12 @@ struct hoist__member {
 	unsigned n_ranks;
 	uint64_t timeout_ns;
 
-	struct hoist_load *load; /* from begin on */
-	size_t charged;		 /* bytes of the budget */
-	uint64_t charge_ns;	 /* when they were first asked for; 0: not yet */
-	size_t *first_cell;	 /* of each file, and the number of all cells */
+	struct hoist_load *load;      /* from begin on */
+	struct hoist__budget *budget; /* once it was asked; NULL: not yet */
+	struct hoist__budget_ticket ticket;
+	size_t charged;	    /* bytes of the budget */
+	uint64_t charge_ns; /* when they were first asked for; 0: not yet */
+	size_t *first_cell; /* of each file, and the number of all cells */
 	uint64_t *wants;
 	uint32_t *touches; /* of each cell: chunks that have not landed */
 	size_t reach;	   /* cells from the first to the last of a chunk, at most */

@@ -21,23 +21,37 @@ void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Unites the bitmaps of the cell.  Returns: the ranks that have a bit of it; *ret_blocks: the
- * number of blocks that are wanted. */
-static uint64_t unite(const uint64_t *const *wants, unsigned n_ranks, size_t cell, uint64_t *united,
-		      unsigned *ret_blocks)
+/* The sum of the wants of all ranks in one cell. */
+struct sum {
+	uint64_t by;	   /* a bit for each rank that wants blocks of it */
+	unsigned n_blocks; /* that any rank wants, */
+	uint16_t n_of[HOIST__GROUP_RANKS];
+	bool apart;
+};
+
+/* Unites the bitmaps of the cell. */
+static struct sum unite(const uint64_t *const *wants, unsigned n_ranks, size_t cell,
+			uint64_t *united)
 {
-	uint64_t by = 0;
-	unsigned n = 0;
-	for (size_t w = cell * HOIST__CELL_WORDS; w < (cell + 1) * HOIST__CELL_WORDS; w++) {
-		for (unsigned r = 0; r < n_ranks; r++) {
+	struct sum sum = {.by = 0};
+	unsigned n_all = 0;
+	unsigned n_runs = 0;
+	for (unsigned r = 0; r < n_ranks; r++) {
+		uint64_t before = 0; /* the last bit of the word before */
+		for (size_t w = cell * HOIST__CELL_WORDS; w < (cell + 1) * HOIST__CELL_WORDS; w++) {
 			uint64_t word = wants[r][w];
 			united[w] |= word;
-			by |= word != 0 ? UINT64_C(1) << r : 0;
+			sum.n_of[r] += (uint16_t)__builtin_popcountll(word);
+			n_runs += (unsigned)__builtin_popcountll(word & ~(word << 1 | before));
+			before = word >> 63;
 		}
-		n += (unsigned)__builtin_popcountll(united[w]);
+		n_all += sum.n_of[r];
+		sum.by |= sum.n_of[r] > 0 ? UINT64_C(1) << r : 0;
 	}
-	*ret_blocks = n;
-	return by;
+	for (size_t w = cell * HOIST__CELL_WORDS; w < (cell + 1) * HOIST__CELL_WORDS; w++)
+		sum.n_blocks += (unsigned)__builtin_popcountll(united[w]);
+	sum.apart = n_runs <= HOIST__CELL_PARTS && n_all - sum.n_blocks <= HOIST__CELL_TWICE;
+	return sum;
 }
 
 static unsigned least_busy(const uint64_t *n_blocks, unsigned n_ranks)
@@ -65,12 +79,12 @@ int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t
 	}
 	for (size_t c = 0; c < n_cells; c++) {
 		struct hoist__cell *cell = &o.cells[c];
-		unsigned n;
-		cell->wanted_by = unite(wants, n_ranks, c, o.united, &n);
-		cell->shared = (cell->wanted_by & (cell->wanted_by - 1)) != 0;
-		in_cell[c] = (uint16_t)n;
-		if (cell->wanted_by != 0 && !cell->shared)
-			n_blocks[__builtin_ctzll(cell->wanted_by)] += n;
+		struct sum sum = unite(wants, n_ranks, c, o.united);
+		cell->wanted_by = sum.by;
+		cell->shared = (sum.by & (sum.by - 1)) != 0 && !sum.apart;
+		in_cell[c] = (uint16_t)sum.n_blocks;
+		for (unsigned r = 0; r < n_ranks && !cell->shared; r++)
+			n_blocks[r] += sum.n_of[r];
 	}
 	for (size_t c = 0; c < n_cells; c++) {
 		struct hoist__cell *cell = &o.cells[c];

@@ -5,17 +5,20 @@
  *   cell     512 blocks of a file, at a multiple of its size: the unit that has an owner.  The
  *            cells of all files are numbered one after the other; a file begins with a cell
  *   wants    a bitmap of one rank: a bit for each block that the rank's load would read
- *   shared   said of a cell of which two or more ranks want blocks.  Its owner reads each block
- *            that any of them wants, once, for all.  Cells that one rank wants are that rank's own
- *            affair
+ *   apart    said of a cell of which two or more ranks want blocks, at most HOIST__CELL_PARTS long
+ *            runs of blocks, with at most HOIST__CELL_TWICE blocks at their seams that more than
+ * one rank wants.  Each reads its own runs, as a direct read to its place costs less than a read
+ * for all and a copy; the seams are read twice shared   said of all other cells of which two or
+ * more ranks want blocks.  Its owner reads each block that any of them wants, once, for all.  Cells
+ * that one rank wants, and cells that are apart, are the own affair of those who want them
  *
  * The result is a pure function of the bitmaps, so that ranks that have the same bitmaps agree
  * without a word: each shared cell goes to the rank that has the fewest blocks to read so far (its
  * own cells, of all files, count from the start); of equals, to the lowest.
  *
  * Invariants: the owner's shared cells are numbered 0, 1, ... in the order of the files
- * (`ordinal`).  Each block that a rank wants lies in a cell of one rank alone, or is read by
- * exactly one owner.
+ * (`ordinal`).  Each block of a shared cell that a rank wants is read by exactly one owner; every
+ * other block is read by each rank that wants the block.
  */
 #ifndef HOIST_LIB_GROUP_OWNERSHIP_H
 #define HOIST_LIB_GROUP_OWNERSHIP_H
@@ -33,6 +36,9 @@
 
 /* Gaps of fewer blocks are read along: a request costs as much (HOIST__PLAN_GAP). */
 #define HOIST__CELL_GAP 4u
+
+#define HOIST__CELL_PARTS 8u
+#define HOIST__CELL_TWICE 4u
 
 struct hoist__cell {
 	uint64_t wanted_by; /* a bit for each rank */

@@ -25,10 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/engine.h"
 #include "lib/group/ownership.h"
 
-#define HOIST__GROUP_SLOTS 16u
+#define HOIST__GROUP_SLOTS 8u
 
 struct hoist__transport;
 
@@ -54,9 +53,8 @@ struct hoist__transport_ops {
 	 * already; -EINVAL, another number of ranks or another checkpoint; -EPROTO, another
 	 * version; -EPERM, another user; the errors above. */
 	int (*meet)(struct hoist__transport *transport, uint64_t timeout_ns);
-	/* Behind meet: the rank's bitmap; the memory of this rank's slots. */
+	/* Behind meet: the bitmap of a rank. */
 	const uint64_t *(*wants)(const struct hoist__transport *transport, unsigned rank);
-	struct hoist__engine_buffer (*memory)(const struct hoist__transport *transport);
 	/* Gives the slot of this rank's cell @ordinal, if the ranks @before, which wanted the cell
 	 * in it before, have released that.  Returns: 1; 0: not yet; -ENOMEM. */
 	int (*slot)(struct hoist__transport *transport, uint32_t ordinal, uint64_t before,

@@ -243,10 +243,13 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 	if (load->disk_table.n == 0)
 		hoist__pump_find_disks(load);
 	int err = load->plan.has_staged ? check_budget(load) : 0;
+	size_t least = load->plan.has_staged ? 2 * slot_least(load) : 0;
+	if (err == 0 && load->source != NULL)
+		err = load->source->ops->reserve(load->source, load, least, timeout_ns);
 	if (err == 0)
 		err = hoist__into_await(load->into, timeout_ns);
 	if (err == 0 && load->job.staging == NULL && begins_with_slots(load))
-		err = hoist__job_take_staging(job, 2 * slot_least(load), timeout_ns);
+		err = hoist__job_take_staging(job, least, timeout_ns);
 	if (err == 0 && load->flights == NULL && load->plan.n_extents > 0)
 		err = make_flights(load);
 	if (err == 0 && job->engine == NULL)

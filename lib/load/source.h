@@ -28,6 +28,11 @@ struct hoist__load_source;
 enum hoist__load_source_state { HOIST__SOURCE_FILE, HOIST__SOURCE_READY, HOIST__SOURCE_LATER };
 
 struct hoist__load_source_ops {
+	/* Takes the bytes of the budget that the source needs, and in the same turn the @staging
+	 * bytes with which the load's staging begins, as job.held.  Called before `begin`.
+	 * Returns: 0; 1: to be called again; what failed. */
+	int (*reserve)(struct hoist__load_source *source, struct hoist_load *load, size_t staging,
+		       uint64_t timeout_ns);
 	/* The plan is made, and the sizes of chunks are known; the engine runs.
 	 * Returns: 0; 1: to be called again; what failed. */
 	int (*begin)(struct hoist__load_source *source, struct hoist_load *load,

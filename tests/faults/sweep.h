@@ -12,7 +12,7 @@
  *   sweep-model.c      the checkpoints, and what their bytes are to be
  *   sweep-files.c      those of other formats
  *   sweep-kept.c       this program and the stand-in drivers, as they were when it began
- *   sweep-load.c, -copy.c, -save.c, -share.c, -cache.c   scenarios of make check-faults
+ *   sweep-load.c, -group.c, -copy.c, -save.c, -share.c, -cache.c   scenarios of make check-faults
  *   ../lib/ROOM/... failures.c                           scenarios of make check
  *
  * A parent that opens nothing of hoist's answers for the kernel (seccomp's notifications), and a
@@ -171,6 +171,7 @@ struct sweep_scenario {
 
 /* Each ends with a name that is NULL. */
 extern const struct sweep_scenario sweep_loads[];
+extern const struct sweep_scenario sweep_groups[];
 extern const struct sweep_scenario sweep_copies[];
 extern const struct sweep_scenario sweep_saves[];
 extern const struct sweep_scenario sweep_shares[];

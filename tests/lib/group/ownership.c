@@ -20,6 +20,23 @@ static bool wanted(unsigned rank, size_t block)
 	return (wants[rank][block / 64] >> block % 64 & 1) != 0;
 }
 
+/* Ranks that have a part each, side by side, with seams of up to 2 blocks. */
+static void choose_parts(uint64_t *seed, unsigned n_ranks, size_t n_blocks)
+{
+	size_t at = 0;
+	memset(wants, 0, sizeof wants);
+	while (at < n_blocks) {
+		for (unsigned r = 0; r < n_ranks && at < n_blocks; r++) {
+			size_t end = at + 1 + random_below(seed, 300);
+			end = end < n_blocks ? end : n_blocks;
+			hoist__wants_add(wants[r], at, end);
+			size_t seam = random_below(seed, 3);
+			at = end - (seam < end - at ? seam : 0);
+			at = end == n_blocks ? end : at;
+		}
+	}
+}
+
 /* Some ranks want all, some nothing, and some ranges of any length. */
 static void choose(uint64_t *seed, unsigned n_ranks, size_t n_blocks)
 {
@@ -79,6 +96,26 @@ static uint64_t wanted_by(size_t cell, unsigned n_ranks, unsigned *ret_blocks)
 	return by;
 }
 
+/* Do the ranks want few runs of blocks, and hardly any block twice? */
+static bool apart(size_t cell, unsigned n_ranks)
+{
+	unsigned n_twice = 0;
+	unsigned n_begins = 0;
+	for (unsigned r = 0; r < n_ranks; r++) {
+		for (size_t b = 0; b < HOIST__CELL_BLOCKS; b++) {
+			size_t at = cell * HOIST__CELL_BLOCKS + b;
+			bool other = false;
+			for (unsigned q = 0; q < r; q++)
+				other = other || wanted(q, at);
+			n_twice += wanted(r, at) && other;
+			n_begins += wanted(r, at) && (b == 0 || !wanted(r, at - 1));
+		}
+	}
+	return n_begins <= HOIST__CELL_PARTS && n_twice <= HOIST__CELL_TWICE;
+}
+
+static unsigned n_apart;
+
 /* Looks at each cell.  The owner is a rank that has no more to read than any other. */
 static void compare(const struct hoist__ownership *o, unsigned n_ranks)
 {
@@ -88,13 +125,18 @@ static void compare(const struct hoist__ownership *o, unsigned n_ranks)
 	memset(reads, 0, sizeof reads);
 	for (size_t c = 0; c < o->n_cells; c++) {
 		uint64_t by = wanted_by(c, n_ranks, &blocks);
-		if (by != 0 && (by & (by - 1)) == 0)
-			load[__builtin_ctzll(by)] += blocks;
+		bool own = (by & (by - 1)) == 0 || apart(c, n_ranks);
+		n_apart += own && (by & (by - 1)) != 0;
+		for (size_t b = c * HOIST__CELL_BLOCKS; own && b < (c + 1) * HOIST__CELL_BLOCKS;
+		     b++)
+			for (unsigned r = 0; r < n_ranks; r++)
+				load[r] += wanted(r, b);
 	}
 	for (size_t c = 0; c < o->n_cells; c++) {
 		const struct hoist__cell *cell = &o->cells[c];
 		CHECK(cell->wanted_by == wanted_by(c, n_ranks, &blocks));
-		CHECK(cell->shared == (__builtin_popcountll(cell->wanted_by) > 1));
+		CHECK(cell->shared ==
+		      (__builtin_popcountll(cell->wanted_by) > 1 && !apart(c, n_ranks)));
 		if (!cell->shared)
 			continue;
 		CHECK(cell->owner < n_ranks && cell->ordinal == n_owned[cell->owner]++);
@@ -122,7 +164,8 @@ static void a_round(uint64_t seed)
 	size_t n_cells = random_below(&seed, MOST_CELLS + 1);
 	check_at("%u ranks, %zu cells", n_ranks, n_cells);
 	if (n_cells > 0)
-		choose(&seed, n_ranks, n_cells * HOIST__CELL_BLOCKS);
+		(seed % 2 == 0 ? choose : choose_parts)(&seed, n_ranks,
+							n_cells * HOIST__CELL_BLOCKS);
 	for (unsigned r = 0; r < n_ranks; r++)
 		bitmaps[r] = wants[r];
 	OK(hoist__ownership_make(bitmaps, n_ranks, n_cells, &first));
@@ -140,5 +183,6 @@ int main(void)
 {
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		a_round(seed * 7919);
+	CHECK(n_apart > 100);
 	return 0;
 }

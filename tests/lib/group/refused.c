@@ -76,7 +76,7 @@ static void options_are_checked(void)
 	support_said("1 to 63");
 	hoist_load_destroy(load);
 	group = ranks_group(0, 1);
-	OK(hoist_budget_create(16 << 20, &o.budget));
+	OK(hoist_budget_create(8 << 20, &o.budget));
 	OK(hoist_group_load(&group, checkpoint, &o, &load));
 	CHECK(hoist_load_wait(load) == -EDQUOT);
 	support_said("budget");
@@ -110,6 +110,38 @@ static void make_groups(unsigned n, uint64_t timeout_ns)
 		groups[r].timeout_ns = timeout_ns;
 		paths[r] = path;
 	}
+}
+
+/* Budgets that have room for little more than the bytes that a rank shares. */
+static void ranks_of_small_budgets(unsigned unused)
+{
+	(void)unused;
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
+	hoist_budget *budgets[2] = {NULL};
+	hoist_load *loads[2] = {NULL};
+	for (unsigned r = 0; r < 2; r++) {
+		OK(hoist_budget_create(24 << 20, &budgets[r]));
+		o.budget = budgets[r];
+		OK(hoist_group_load(&groups[r], checkpoint, &o, &loads[r]));
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		OK(hoist_load_wait(loads[r]));
+		support_compare(checkpoint, loads[r]);
+		hoist_load_destroy(loads[r]);
+		CHECK(hoist_budget_used(budgets[r]) == 0);
+		hoist_budget_unref(budgets[r]);
+	}
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(o.device);
+}
+
+/* A child uses the driver: the parent forks other children. */
+static void a_small_budget_means_little_staging(void)
+{
+	make_groups(2, UINT64_C(60000000000));
+	ranks_end(ranks_start(0, ranks_of_small_budgets), 0);
+	ranks_left_nothing();
 }
 
 static void has(unsigned index, int err, const char *piece)
@@ -174,7 +206,23 @@ static void a_rank_that_never_comes(void)
 /* --- ranks that leave --- */
 
 /* Rank 1 is driven so far that it has met the others, and then leaves as the test says. */
-static enum { CANCELS, STOPS } way;
+static enum { CANCELS, STOPS, DIES } way;
+
+/* The child has all descriptors of the rank, and lives as long as the pipe's other end is open. */
+static int alive[2];
+
+static void die_before_a_child(void)
+{
+	char byte;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		(void)close(alive[1]);
+		(void)!read(alive[0], &byte, 1);
+		_exit(0);
+	}
+	(void)kill(getpid(), SIGKILL);
+}
 
 static void rank_that_leaves(unsigned rank)
 {
@@ -194,6 +242,8 @@ static void rank_that_leaves(unsigned rank)
 	}
 	if (way == STOPS)
 		(void)raise(SIGSTOP);
+	if (way == DIES)
+		die_before_a_child();
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 }
@@ -221,6 +271,22 @@ static void a_rank_stops(void)
 	ranks_left_nothing();
 	has(0, -ETIMEDOUT, "rank 1");
 	has(2, -ETIMEDOUT, "rank 1");
+}
+
+static void a_rank_dies_whose_child_lives(void)
+{
+	pid_t children[3];
+	way = DIES;
+	CHECK(pipe(alive) == 0);
+	make_groups(3, UINT64_C(60000000000));
+	for (unsigned r = 0; r < 3; r++)
+		children[r] = ranks_start(r, rank_that_leaves);
+	for (unsigned r = 0; r < 3; r++)
+		ranks_end(children[r], r == 1);
+	has(0, -ECONNRESET, "rank 1");
+	has(2, -ECONNRESET, "rank 1");
+	(void)close(alive[0]);
+	(void)close(alive[1]);
 }
 
 /* A file that is shorter than it was fails in the rank that reads it, and so in the others. */
@@ -255,17 +321,23 @@ static void a_rank_fails(void)
 int main(void)
 {
 	static const size_t sizes[] = {3000000, 50};
+	support_emulate("cuda:1");
 	ranks_begin();
 	path = ranks_big();
 	support_write("other.safetensors", 0, 2, sizes, -1);
 	CASE(options_are_checked);
+	CASE(a_small_budget_means_little_staging);
 	CASE(another_number_of_ranks);
 	CASE(another_checkpoint);
 	CASE(ranks_that_are_there_already);
 	CASE(a_rank_that_never_comes);
 	CASE(a_rank_is_cancelled);
 	CASE(a_rank_stops);
+	CASE(a_rank_dies_whose_child_lives);
 	CASE(a_rank_fails);
+	puts("figure: group.absent a rank that never comes, stops, is cancelled, fails or dies "
+	     "before "
+	     "its child is named in the others");
 	support_cleanup();
 	return 0;
 }
