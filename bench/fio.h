@@ -15,6 +15,7 @@ struct fio_shape {
 struct fio_result {
 	double bytes_per_second;
 	double cpu_seconds_per_byte;
+	double creating_seconds; /* fio_write(): of the whole, for the file and its blocks */
 };
 
 /* Sets aside the huge pages that the largest shape needs, given back at exit.
@@ -25,8 +26,10 @@ bool fio_reserve_huge_pages(void);
 /* Reads the whole file once, cold.  Exits if fio is missing or fails. */
 void fio_read(const char *path, const struct fio_shape *shape, struct fio_result *ret);
 
-/* Writes a new file of about @bytes at @path, and waits until the disk has it, which is in its
- * time; then removes it.  Exits as fio_read() does. */
+/* Writes a new file of about @bytes at @path, then removes it.  In the time are: open, fallocate,
+ * fio's direct writes of that file, and fsync.  The first two are made here, because fio makes them
+ * before its clock starts.  Not in the time, unlike a save's: fio's start, its ring, its buffers,
+ * and the fsync of the folder.  Exits as fio_read() does. */
 void fio_write(const char *path, uint64_t bytes, const struct fio_shape *shape,
 	       struct fio_result *ret);
 
@@ -37,7 +40,7 @@ struct fio_shape fio_best_read(const char *path);
 /* The same for writing, blocks of 1 to 16 MiB by depths 8 and 16. */
 struct fio_shape fio_best_write(const char *path, uint64_t bytes);
 
-/* "fio, 1 MiB x 8". */
+/* "fio, 1 MiB x 8, huge pages"; "plain pages" where fio_reserve_huge_pages() got none. */
 const char *fio_label(const struct fio_shape *shape, char *ret, unsigned bytes);
 
 #endif

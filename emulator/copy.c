@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/past.h"
 #include "emulator/stream.h"
 
 #define CHUNK ((size_t)1 << 20)
@@ -72,8 +73,12 @@ static int move(struct hoist__emu_op *op, const struct part *part)
 	hoist__emu_unlock();
 	for (size_t i = 0; i < part->rows; i++) {
 		unsigned char *dst = op->dst.bytes + part->dst + i * box->dst_pitch;
-		if (op->kind == EMU_COPY)
+		/* Bytes on one device may overlap.  A copy engine leaves the cache alone. */
+		if (op->kind == EMU_COPY && op->direction == EMU_ON_DEVICE)
 			memmove(dst, op->src.bytes + part->src + i * box->src_pitch, part->width);
+		else if (op->kind == EMU_COPY)
+			hoist__copy_past(dst, op->src.bytes + part->src + i * box->src_pitch,
+					 part->width);
 		else
 			set(dst, op->value, op->width, part->width);
 	}

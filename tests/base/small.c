@@ -21,6 +21,7 @@
 #include "base/limit.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/past.h"
 
 /* Asked for before the kernel would send SIGXFSZ. */
 Test(base_limit, a_file_longer_than_allowed_is_refused_with_figures_and_remedy)
@@ -305,4 +306,42 @@ Test(base_log, lines_go_to_standard_error_only_when_asked_for)
 	cr_expect_eq(strncmp(out, "hoist[numa] 12.345678 xxx", 25), 0);
 	cr_expect_lt(strlen(out), 1024);
 	cr_expect_eq(strchr(out, '\n'), out + strlen(out) - 1);
+}
+
+/* --- copies past the cache --- */
+
+/* Every place of source and destination within a line, lengths around the least one and around
+ * whole lines: the bytes arrive, and none beside them changes. */
+Test(base_past, the_bytes_arrive_and_no_others_change)
+{
+	enum { ROOM = HOIST__PAST_LEAST_BYTES + 512 };
+	static const size_t lengths[] = {0,
+					 1,
+					 100,
+					 HOIST__PAST_LEAST_BYTES - 1,
+					 HOIST__PAST_LEAST_BYTES,
+					 HOIST__PAST_LEAST_BYTES + 1,
+					 HOIST__PAST_LEAST_BYTES + 63,
+					 HOIST__PAST_LEAST_BYTES + 64,
+					 HOIST__PAST_LEAST_BYTES + 200};
+	unsigned char *from = malloc(ROOM);
+	unsigned char *to = malloc(ROOM);
+	unsigned char *expected = malloc(ROOM);
+	cr_assert(from != NULL && to != NULL && expected != NULL);
+	for (size_t i = 0; i < ROOM; i++)
+		from[i] = (unsigned char)(i * 151 + i / 256);
+	for (size_t l = 0; l < HOIST__ARRAY_SIZE(lengths); l++) {
+		for (size_t at = 0; at < 64; at++) {
+			size_t source = (at * 7 + l) % 64;
+			memset(to, 0xa5, ROOM);
+			memset(expected, 0xa5, ROOM);
+			memcpy(expected + at, from + source, lengths[l]);
+			hoist__copy_past(to + at, from + source, lengths[l]);
+			cr_assert_arr_eq(to, expected, ROOM, "%zu bytes from %zu to %zu",
+					 lengths[l], source, at);
+		}
+	}
+	free(from);
+	free(to);
+	free(expected);
 }

@@ -75,38 +75,48 @@ static int save_checkpoint(hoist_budget *budget)
 	return err;
 }
 
-static int saves(void)
+/* Saves with a budget of @bytes, all of which are free again afterwards. */
+static int with_budget(size_t bytes, int (*save)(hoist_budget *budget))
 {
 	hoist_budget *budget = NULL;
-	int err = hoist_budget_create(256 << 10, &budget);
-	STEP(err, save_buffers(budget));
-	STEP(err, save_checkpoint(budget));
+	int err = hoist_budget_create(bytes, &budget);
+	STEP(err, save(budget));
 	if (budget != NULL && hoist_budget_used(budget) != 0)
 		sweep_wrong("%zu bytes of the budget are in use", hoist_budget_used(budget));
 	hoist_budget_unref(budget);
 	return err;
 }
 
+static int save_twice(hoist_budget *budget)
+{
+	int err = save_buffers(budget);
+	STEP(err, save_checkpoint(budget));
+	return err;
+}
+
+static int saves(void)
+{
+	return with_budget(256 << 10, save_twice);
+}
+
 /* --- large host buffers --- */
 
 /* One is written from where it is; the other, turned, is gathered by the crew. */
-static int save_large(void)
+static int save_flat_and_turned(hoist_budget *budget)
 {
 	static const int turned[] = {1, 0};
 	const int64_t flat = 700000;
 	const int64_t shape[] = {310, 900};
-	hoist_budget *budget = NULL;
 	hoist_device *cpu = NULL;
 	hoist_save *save = NULL;
 	hoist_buffer *buffers[3] = {NULL, NULL, NULL};
-	int err = hoist_budget_create(1 << 20, &budget);
 	const hoist_save_options options = {
 		.size = sizeof options,
 		.engine = HOIST_ENGINE_THREADS,
 		.budget = budget,
 		.flags = HOIST_SAVE_DIGEST | HOIST_SAVE_NO_SYNC,
 	};
-	STEP(err, hoist_save_create(sweep_path("large/l.safetensors"), &options, &save));
+	int err = hoist_save_create(sweep_path("large/l.safetensors"), &options, &save);
 	STEP(err, hoist_device_open("cpu", &cpu));
 	STEP(err, hoist_buffer_create(cpu, HOIST_U8, 1, &flat, HOIST_BUFFER_ZERO, &buffers[0]));
 	STEP(err, hoist_buffer_create(cpu, HOIST_U8, 2, shape, HOIST_BUFFER_ZERO, &buffers[1]));
@@ -118,36 +128,39 @@ static int save_large(void)
 	hoist_device_unref(cpu);
 	if (save != NULL)
 		err = finish(save, err);
-	if (budget != NULL && hoist_budget_used(budget) != 0)
-		sweep_wrong("%zu bytes of the budget are in use", hoist_budget_used(budget));
-	hoist_budget_unref(budget);
 	return err;
 }
 
-static bool set_up_large(void)
+static int save_large(void)
 {
-	(void)mkdir(sweep_path("large"), 0700);
-	return true;
+	return with_budget(1 << 20, save_flat_and_turned);
 }
 
-static void check_large(int err)
-{
-	if (err == 0 && count_entries(sweep_path("large")) != 1)
-		sweep_wrong("something else is in the folder");
-}
+/* --- folders --- */
 
 static bool set_up(void)
 {
 	(void)mkdir(sweep_path("saved"), 0700);
+	(void)mkdir(sweep_path("large"), 0700);
 	return true;
+}
+
+static void check_folder(int err, const char *name, size_t n_files)
+{
+	if (err == 0 && count_entries(sweep_path(name)) != n_files)
+		sweep_wrong("something else is in the folder");
 }
 
 /* The file, six shards, their index. */
 static void check(int err)
 {
-	if (err == 0 && count_entries(sweep_path("saved")) != 8)
-		sweep_wrong("something else is in the folder");
+	check_folder(err, "saved", 8);
 	sweep_check_devices(err);
+}
+
+static void check_large(int err)
+{
+	check_folder(err, "large", 1);
 }
 
 const struct sweep_scenario sweep_lib_save[] = {
@@ -155,7 +168,7 @@ const struct sweep_scenario sweep_lib_save[] = {
 		   .check = check),
 	{.name = "lib-save-large",
 	 .kinds = SWEEP_COLD(SWEEP_OWN),
-	 .set_up = set_up_large,
+	 .set_up = set_up,
 	 .run = save_large,
 	 .check = check_large},
 	{.name = NULL},
