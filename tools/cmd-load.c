@@ -125,21 +125,34 @@ static void print_stream(const hoist_load_report *report, const struct args *arg
 	(void)putchar('\n');
 }
 
+/* A map without --populate is read when it is touched, so its bytes are in no rate. */
+static void print_took(const hoist_load_report *report, bool populated)
+{
+	struct text a, b;
+	double seconds = seconds_of(report->ns);
+	uint64_t mapped = populated ? 0 : report->mapped_bytes;
+	uint64_t read = report->bytes > mapped ? report->bytes - mapped : 0;
+	(void)printf("took      %s, ", format_seconds(seconds, &a));
+	if (read > 0 || mapped == 0)
+		(void)printf("%s", format_rate(rate_of(read, seconds), &a));
+	if (read > 0 && mapped > 0)
+		(void)printf(" for the %s that were read, ", format_bytes(read, &a));
+	if (mapped > 0)
+		(void)printf("%s mapped, to be read when they are touched",
+			     format_bytes(mapped, &b));
+	(void)printf(", %s of CPU time\n", format_seconds(seconds_of(report->cpu_ns), &a));
+}
+
 static void print_report(const hoist_load_report *report, const struct args *args,
 			 const struct more *more)
 {
 	struct text a, b, c;
 	const hoist_load_report *before = &more->before;
-	double seconds = seconds_of(report->ns);
-	bool all_read = report->mapped_bytes == 0 || (args->load.flags & HOIST_LOAD_POPULATE) != 0;
 	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
 	print_targets(report, args);
-	(void)printf("took      %s, %s, %s of CPU time\n", format_seconds(seconds, &a),
-		     all_read ? format_rate(rate_of(report->bytes, seconds), &b)
-			      : "mapped bytes are read when they are touched",
-		     format_seconds(seconds_of(report->cpu_ns), &c));
+	print_took(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
 	if (args->load.into)
 		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
 			     format_seconds(seconds_of(before->ns), &a),
