@@ -18,6 +18,7 @@
 #include "cli/format.h"
 
 #define STEP_NS 100000000
+#define HALF_BYTES ((uint64_t)16 << 20)
 
 /* --- what is loaded --- */
 
@@ -95,6 +96,20 @@ static int read_span(const struct span *span, void *context)
 	return pages_read(span->fd, span->offset, span->bytes);
 }
 
+/* Without readahead, which would bring the other half. */
+static int read_half(const struct span *span, void *context)
+{
+	(void)context;
+	int status = STATUS_OK;
+	(void)posix_fadvise(span->fd, 0, 0, POSIX_FADV_RANDOM);
+	for (uint64_t at = 0; at < span->bytes && status == STATUS_OK; at += 2 * HALF_BYTES) {
+		uint64_t left = span->bytes - at;
+		status = pages_read(span->fd, span->offset + at,
+				    left < HALF_BYTES ? left : HALF_BYTES);
+	}
+	return status;
+}
+
 static int drop_span(const struct span *span, void *context)
 {
 	(void)context;
@@ -155,15 +170,21 @@ static int each_file(const struct bench_file *file, span_work *work, void *conte
 	return status;
 }
 
-static int prepare(struct bench_file *file, bool hot)
+static int make_hot(struct bench_file *file)
+{
+	uint64_t before = 0;
+	int status = each_file(file, count_span, &before);
+	return status != STATUS_OK || before >= file->bytes ? status
+							    : each_file(file, read_span, NULL);
+}
+
+static int make_cold(struct bench_file *file)
 {
 	uint64_t before = 0;
 	uint64_t after = 0;
 	int status = each_file(file, count_span, &before);
 	if (status != STATUS_OK)
 		return status;
-	if (hot)
-		return before >= file->bytes ? STATUS_OK : each_file(file, read_span, NULL);
 	if (before == 0)
 		return STATUS_OK;
 	status = each_file(file, drop_span, NULL);
@@ -175,6 +196,12 @@ static int prepare(struct bench_file *file, bool hot)
 		file->dropped = before - after;
 	file->never_cold = after > file->bytes / 50;
 	return status;
+}
+
+static int prepare(struct bench_file *file, const struct bench_way *way)
+{
+	int status = way->hot ? make_hot(file) : make_cold(file);
+	return status == STATUS_OK && way->half ? each_file(file, read_half, NULL) : status;
 }
 
 /* --- one load --- */
@@ -202,6 +229,34 @@ static int drive(hoist_load *load, bool streams)
 	return interrupted() ? fail("stopped by a signal") : fail_call(err);
 }
 
+/* Reads every byte of the buffer, in as little time as that takes. */
+static void touch_buffer(hoist_buffer *buffer)
+{
+	const char *bytes = hoist_buffer_data(buffer);
+	size_t n = hoist_buffer_bytes(buffer);
+	uint64_t sum = 0;
+	for (size_t i = 0; i + sizeof sum <= n; i += sizeof sum) {
+		uint64_t word;
+		memcpy(&word, bytes + i, sizeof word);
+		sum += word;
+	}
+	for (size_t i = n - n % sizeof sum; i < n; i++)
+		sum += (unsigned char)bytes[i];
+	__asm__ volatile("" : : "r"(sum)); /* the sum is used */
+}
+
+static int touch_all(hoist_load *load)
+{
+	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
+		hoist_buffer *buffer = NULL;
+		if (hoist_load_tensor(load, i, &(size_t){0}, &buffer) != 0)
+			return fail_library();
+		touch_buffer(buffer);
+		hoist_buffer_unref(buffer);
+	}
+	return STATUS_OK;
+}
+
 int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
 		    const struct bench_way *way, double *seconds, hoist_load_report *report)
 {
@@ -217,7 +272,7 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		.budget = budget,
 		.tensors = own ? file->names : NULL,
 		.n_tensors = own ? file->n_names : 0,
-		.flags = HOIST_LOAD_CALLER_DRIVEN | (streams ? HOIST_LOAD_STREAM : 0),
+		.flags = way->flags | HOIST_LOAD_CALLER_DRIVEN | (streams ? HOIST_LOAD_STREAM : 0),
 		.slices = own && file->n_slices > 0 ? &file->slice : NULL,
 		.n_slices = own ? file->n_slices : 0,
 		.chunk_bytes = way->chunk_bytes,
@@ -226,7 +281,7 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		.targets = way->targets,
 		.n_targets = way->n_targets,
 	};
-	int status = prepare(file, way->hot);
+	int status = prepare(file, way);
 	/* Memory is touched after prepare(): else the file's pages would take that memory. */
 	if (status == STATUS_OK)
 		status = pages_touch((size_t)file->bytes, &touched);
@@ -238,6 +293,8 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 	if (err != 0)
 		return fail_call(err);
 	status = drive(load, streams);
+	if (status == STATUS_OK && way->touch)
+		status = touch_all(load);
 	*seconds = clock_seconds() - begin;
 	*report = (hoist_load_report){.size = sizeof *report};
 	if (status == STATUS_OK && hoist_load_get_report(load, report) != 0)

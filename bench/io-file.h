@@ -23,6 +23,9 @@ struct bench_way {
 	enum hoist_engine engine;
 	enum hoist_io io;
 	bool hot;
+	bool half;	    /* not hot, but of every 32 MiB the first 16 */
+	bool touch;	    /* reads every byte of the tensors before the clock stops */
+	unsigned flags;	    /* HOIST_LOAD_..., added to those that the load needs */
 	size_t chunk_bytes; /* 0: the library's choice; likewise */
 	unsigned depth;
 	size_t window_bytes; /* above 0: tensors are taken one by one, and dropped */
@@ -49,8 +52,8 @@ void bench_file_close(struct bench_file *file);
 /* Selects the first tensors, about @most bytes in all.  Returns a STATUS_*. */
 int bench_file_select(struct bench_file *file, uint64_t most);
 
-/* One load of it; *seconds is from its start to its end.  Everything is freed again.
- * Returns a STATUS_*. */
+/* One load of it; *seconds is from its start to its end, or until every byte was touched.
+ * Everything is freed again. Returns a STATUS_*. */
 int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
 		    const struct bench_way *way, double *seconds, hoist_load_report *report);
 

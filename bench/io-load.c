@@ -16,6 +16,7 @@
 #include "bench/plot.h"
 #include "bench/results.h"
 #include "bench/io-give.h"
+#include "bench/io-map.h"
 #include "bench/io-save.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
@@ -243,6 +244,10 @@ static int run(struct bench *bench)
 		status = bench_give(&bench->file, bench->devices[device],
 				    hoist_device_spec(bench->devices[device]), bench->runs,
 				    &bench->results);
+	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++)
+		if (strcmp(hoist_device_spec(bench->devices[device]), "cpu") == 0)
+			status = bench_map(&bench->file, bench->devices[device], bench->runs,
+					   &bench->results);
 	if (status == STATUS_OK && bench->request->save)
 		status = bench_save(bench->request, &bench->file, bench->devices[0], bench->runs,
 				    &bench->results);

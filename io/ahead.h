@@ -2,14 +2,24 @@
 /* io/ahead.h - threads that read parts of files into the page cache, and fault them into maps,
  * before the caller touches them.
  *
- *     part   |== done ==|-- a slice of one thread --|............|
- *                        WILLNEED, read, map
+ *     part   |== done ==|-- a slice of one thread ----------|............|
+ *                        |= piece =|= piece =|->|  window  |
+ *                         mapped    mapped    read, ahead of it the kernel
  *
- * Every byte is first read with pread(2) into a scratch buffer.  A bad sector or a file that shrank
- * is then an error with an offset.  Touching the map instead would raise SIGBUS, and MAP_POPULATE
- * or mlock(2) would never return on many kernels.  Only bytes that were read are mapped in, with
- * MADV_POPULATE_READ.  Kernels without MADV_POPULATE_READ map a page when it is touched, from the
- * page cache.  Populating copies nothing for a private map: the first write to a page does.
+ * Every byte is first read: with sendfile(2) to /dev/null, which copies nothing, or, where a file
+ * system does not lend its pages, with pread(2) into a scratch buffer.  A bad sector or a file that
+ * shrank is then an error with an offset.  Touching the map instead would raise SIGBUS, and
+ * MAP_POPULATE or mlock(2) would never return on many kernels.  Only bytes that were read are
+ * mapped in, with MADV_POPULATE_READ, while the kernel reads the next ones.
+ *
+ * A long part of a local file is streamed: each thread reads its slice in order, through an open
+ * file description of its own, so that the kernel's readahead runs ahead of the thread, in large
+ * folios.  The window may bring some MiB behind the part's end.  Of a short part, of a network's
+ * file, and of a file that cannot be opened again, the kernel is told each piece with WILLNEED,
+ * and brings no other byte.
+ *
+ * Kernels without MADV_POPULATE_READ map a page when it is touched, from the page cache.
+ * Populating copies nothing for a private map: the first write to a page does.
  *
  * Parts on several disks (disks.h) are read in parallel: a thread takes its next slice from the
  * disk that the fewest threads are reading.

@@ -125,18 +125,22 @@ static void print_stream(const hoist_load_report *report, const struct args *arg
 	(void)putchar('\n');
 }
 
-/* Mapped bytes were not moved: a rate is that of the others. */
-static void print_times(const hoist_load_report *report, bool populated)
+/* A map without --populate is read when it is touched, so its bytes are in no rate. */
+static void print_took(const hoist_load_report *report, bool populated)
 {
-	struct text a, b, c;
+	struct text a, b;
 	double seconds = seconds_of(report->ns);
-	uint64_t read = report->direct_bytes + report->cached_bytes;
-	bool all = report->mapped_bytes == 0 || populated;
-	(void)printf("took      %s, %s%s, %s of CPU time\n", format_seconds(seconds, &a),
-		     all || read > 0 ? format_rate(rate_of(all ? report->bytes : read, seconds), &b)
-				     : "mapped bytes are read when they are touched",
-		     all || read == 0 ? "" : " of what was not mapped",
-		     format_seconds(seconds_of(report->cpu_ns), &c));
+	uint64_t mapped = populated ? 0 : report->mapped_bytes;
+	uint64_t read = report->bytes > mapped ? report->bytes - mapped : 0;
+	(void)printf("took      %s, ", format_seconds(seconds, &a));
+	if (read > 0 || mapped == 0)
+		(void)printf("%s", format_rate(rate_of(read, seconds), &a));
+	if (read > 0 && mapped > 0)
+		(void)printf(" for the %s that were read, ", format_bytes(read, &a));
+	if (mapped > 0)
+		(void)printf("%s mapped, to be read when they are touched",
+			     format_bytes(mapped, &b));
+	(void)printf(", %s of CPU time\n", format_seconds(seconds_of(report->cpu_ns), &a));
 }
 
 static void print_report(const hoist_load_report *report, const struct args *args,
@@ -148,7 +152,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
 	print_targets(report, args);
-	print_times(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
+	print_took(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
 	if (args->load.into)
 		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
 			     format_seconds(seconds_of(before->ns), &a),

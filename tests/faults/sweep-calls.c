@@ -78,6 +78,7 @@ static const struct {
 	CALL(ioctl, ENOMEM, EINTR, ENOTTY),
 	CALL(fadvise64, EINVAL),
 	CALL(readahead, EINVAL),
+	CALL(sendfile, EINVAL, EIO, EINTR, NO_BYTES),
 	CALL(cachestat, ENOSYS, EOPNOTSUPP),
 	CALL(faccessat, EACCES),
 	CALL(faccessat2, EACCES),

@@ -8,7 +8,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "tests/support/io-helpers.h"
@@ -23,31 +26,55 @@
 
 /* --- the world --- */
 
-static atomic_int held_fd = -1;		    /* reads of it wait */
+static atomic_ulong held_file;		    /* reads of this inode wait */
 static _Atomic uint64_t bad_begin, bad_end; /* reads of these bytes fail */
 static atomic_int fail_at;		    /* the n-th call from now on fails; 0: none */
 static atomic_int madvise_err;		    /* populating fails so */
 static const char *_Atomic shrinks;	    /* before it is populated */
+static atomic_bool lends_nothing;	    /* sendfile() is refused, */
+static atomic_bool opens_nothing;	    /* and so is open() */
+static atomic_ulong n_lent, n_copied;	    /* bytes */
 
 static bool fails(void)
 {
 	return atomic_load(&fail_at) > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
-WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
+static ino_t inode_of(int fd)
+{
+	struct stat st;
+	CHECK(fstat(fd, &st) == 0);
+	return st.st_ino;
+}
+
+/* How many of the @bytes the disk gives; -1, with errno: it cannot read the first one. */
+static ssize_t disk_gives(int fd, size_t bytes, off_t offset)
 {
 	uint64_t from = (uint64_t)offset;
 	gate_pass();
-	while (fd == atomic_load(&held_fd))
+	while (atomic_load(&held_file) != 0 && inode_of(fd) == atomic_load(&held_file))
 		(void)usleep(500);
-	if (from < bad_end && from + bytes > bad_begin) {
-		if (from >= bad_begin) {
-			errno = ENODATA; /* what NVMe says */
-			return -1;
-		}
-		bytes = (size_t)(bad_begin - from);
-	}
-	return __real_pread(fd, to, bytes, offset);
+	if (from >= bad_end || from + bytes <= bad_begin)
+		return (ssize_t)bytes;
+	errno = ENODATA; /* what NVMe says */
+	return from >= bad_begin ? -1 : (ssize_t)(bad_begin - from);
+}
+
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
+{
+	ssize_t n = disk_gives(fd, bytes, offset);
+	n = n < 0 ? n : __real_pread(fd, to, (size_t)n, offset);
+	atomic_fetch_add(&n_copied, n > 0 ? (size_t)n : 0);
+	return n;
+}
+
+WRAP(ssize_t, sendfile, (int to, int from, off_t *offset, size_t bytes))
+{
+	errno = EINVAL;
+	ssize_t n = lends_nothing ? -1 : disk_gives(from, bytes, *offset);
+	n = n < 0 ? n : __real_sendfile(to, from, offset, (size_t)n);
+	atomic_fetch_add(&n_lent, n > 0 ? (size_t)n : 0);
+	return n;
 }
 
 WRAP(int, madvise, (void *address, size_t bytes, int advice))
@@ -57,6 +84,15 @@ WRAP(int, madvise, (void *address, size_t bytes, int advice))
 		OK(truncate(path, 100));
 	errno = madvise_err;
 	return madvise_err != 0 ? -1 : __real_madvise(address, bytes, advice);
+}
+
+WRAP(int, open, (const char *path, int flags, ...))
+{
+	errno = EMFILE;
+	if ((opens_nothing && (flags & O_ACCMODE) == O_WRONLY) ||
+	    (opens_nothing && strncmp(path, "/proc/self/fd/", 14) == 0) || fails())
+		return -1;
+	return __real_open(path, flags, 0600);
 }
 
 WRAP(void *, calloc, (size_t n, size_t bytes))
@@ -167,6 +203,37 @@ static void brings_all_parts_in(void)
 	hoist__file_close(files[1]);
 }
 
+/* A part that is streamed, and a short one of the same file; which of the two ways the bytes took.
+ */
+static void streams_and_pieces(void)
+{
+	const size_t bytes = 45 * MIB + 77;
+	struct hoist__file *file = new_file(bytes);
+	for (int refused = 0; refused < 4; refused++) {
+		lends_nothing = (refused & 1) != 0;
+		opens_nothing = (refused & 2) != 0;
+		struct hoist__file_map map = {0};
+		OK(hoist__file_map_open(file, HOIST__MAP_COPY_ON_WRITE, 0, bytes, &map));
+		OK(posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED));
+		const struct hoist__ahead_part parts[] = {
+			part_of(file, 5, 40 * MIB, map.data + 5),
+			part_of(file, 41 * MIB, 4 * MIB + 77, map.data + 41 * MIB)};
+		struct hoist__ahead *ahead = NULL;
+		uint64_t done, total;
+		n_lent = n_copied = 0;
+		OK(hoist__ahead_start(parts, 2, 0, &ahead));
+		OK(hoist__ahead_wait(ahead, FOREVER));
+		hoist__ahead_progress(ahead, &done, &total);
+		hoist__ahead_stop(ahead);
+		CHECK(done == total && total == 44 * MIB + 77);
+		CHECK(n_lent + n_copied == total && (refused == 0 ? n_copied : n_lent) == 0);
+		CHECK(first_wrong(file->fd, map.data, 0, bytes) == bytes);
+		hoist__file_map_close(&map);
+	}
+	lends_nothing = opens_nothing = false;
+	hoist__file_close(file);
+}
+
 /* A private map's pages are the file's still: nothing was copied. */
 static void populating_copies_nothing(void)
 {
@@ -199,7 +266,7 @@ static void progress_and_a_quick_end(void)
 	struct hoist__file *file = new_file(bytes);
 	struct hoist__ahead_part part = part_of(file, 0, bytes, NULL);
 	struct hoist__ahead *ahead = NULL;
-	/* 128 reads of 256 KiB; of 96, in slices of 16, four threads have ended two slices. */
+	/* 128 reads of 256 KiB; of 96, in pieces of 16, one thread has ended six pieces. */
 	gate_shut_after(96);
 	OK(hoist__ahead_start(&part, 1, 0, &ahead));
 	uint64_t done = 0, before = 0, total;
@@ -223,15 +290,20 @@ static void progress_and_a_quick_end(void)
 	hoist__file_close(file);
 }
 
+/* In a short part, and in one that is streamed; by either call. */
 static void a_bad_place(void)
 {
-	struct hoist__file *file = new_file(10 * MIB);
+	struct hoist__file *file = new_file(36 * MIB);
 	bad_begin = 7 * MIB + 512;
 	bad_end = 7 * MIB + 1024;
-	CHECK(run_one(part_of(file, 0, 10 * MIB, NULL)) == -EIO);
-	check_said("at byte 7340544: ");
-	check_said(file->path);
-	OK(run_one(part_of(file, 0, 7 * MIB, NULL)));
+	for (int i = 0; i < 4; i++) {
+		lends_nothing = (i & 1) != 0;
+		CHECK(run_one(part_of(file, 0, (i & 2) != 0 ? 36 * MIB : 10 * MIB, NULL)) == -EIO);
+		check_said("at byte 7340544: ");
+		check_said(file->path);
+		OK(run_one(part_of(file, 0, 7 * MIB, NULL)));
+	}
+	lends_nothing = false;
 	bad_end = 0;
 	hoist__file_close(file);
 }
@@ -295,14 +367,14 @@ static void disks_beside_each_other(void)
 		struct hoist__ahead *ahead = NULL;
 		uint64_t other = slow == 0 ? 17 * MIB : 30 * MIB;
 		uint64_t done = 0, total = 0;
-		atomic_store(&held_fd, files[slow]->fd);
+		atomic_store(&held_file, inode_of(files[slow]->fd));
 		OK(hoist__ahead_start(parts, 4, 2, &ahead));
 		while (done < other) {
 			(void)usleep(500);
 			hoist__ahead_progress(ahead, &done, &total);
 		}
 		CHECK(done == other && total == 47 * MIB);
-		atomic_store(&held_fd, -1);
+		atomic_store(&held_file, 0);
 		OK(hoist__ahead_wait(ahead, FOREVER));
 		hoist__ahead_progress(ahead, &done, &total);
 		CHECK(done == total);
@@ -333,6 +405,7 @@ static void calls_that_fail(void)
 int main(void)
 {
 	CASE(brings_all_parts_in);
+	CASE(streams_and_pieces);
 	CASE(populating_copies_nothing);
 	CASE(progress_and_a_quick_end);
 	CASE(a_bad_place);

@@ -148,9 +148,20 @@ done
 run 0 load --io map --map readonly --populate "$work/all"
 # A map has a rate only where all of it was read.
 run 0 load --io map "$work/all"
-grep -q '^took .* read when they are touched' "$out" || fail "a map has a rate"
+grep -q '^took [^/]* mapped, to be read when they are touched, ' "$out" || fail "a map has a rate"
 run 0 load --io map --populate "$work/all"
 grep -q '^took .*/s, ' "$out" || fail "a populated map has no rate"
+# Of a load that maps in part, the rate is of the bytes that were read.
+run 0 load --io adaptive "$work/large"
+if grep -q '^read .* 0 mapped; ' "$out"; then
+	grep -q '^took .*/s, [^,]* of CPU time$' "$out" || fail "what was read has no rate"
+elif grep -q '^read      0 direct, 0 cached, ' "$out"; then
+	grep -q '^took [^/]* mapped, to be read when they are touched, ' "$out" ||
+		fail "what was mapped is not told"
+else
+	grep -q '^took .*/s for the .* that were read, .* mapped, ' "$out" ||
+		fail "what was read and what was mapped are not told apart"
+fi
 run 1 load --check-digests "$work/all"
 grep -q 'holds no digests' "$err" || fail "it is not said that there are no digests"
 run 1 load --slice '*:0:0/100003' "$work/all"

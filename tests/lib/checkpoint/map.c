@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,12 @@ WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	gate_pass();
 	return __real_pread(fd, to, bytes, offset);
+}
+
+WRAP(ssize_t, sendfile, (int to, int from, off_t *offset, size_t bytes))
+{
+	gate_pass();
+	return __real_sendfile(to, from, offset, bytes);
 }
 
 WRAP(int, open, (const char *name, int flags, ...))

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -66,6 +67,12 @@ WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
 	int64_t n = answer(fd, bytes, (uint64_t)offset, false);
 	return n < 0 ? fail_with(n) : __real_pread(fd, to, (size_t)n, offset);
+}
+
+WRAP(ssize_t, sendfile, (int to, int from, off_t *offset, size_t bytes))
+{
+	int64_t n = answer(from, bytes, (uint64_t)*offset, false);
+	return n < 0 ? fail_with(n) : __real_sendfile(to, from, offset, (size_t)n);
 }
 
 WRAP(ssize_t, preadv2, (int fd, const struct iovec *to, int count, off_t offset, int flags))
