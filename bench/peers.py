@@ -19,7 +19,10 @@ hot file, at most 1.2 times safetensors' time.
 On a GPU the clock stops when the device has been waited for; "pinned copy" is the rate of the bus: as many
 bytes from pinned memory that is used again and again.
 
-hoist is called through ctypes, in process.  Each load is a process of its own, which imports what it needs
+With --python the package hoist stands in place of the library: hoist.torch.load_file() and
+hoist.numpy.load_file() beside the peers' calls, and every loader's tensors are summed up.
+
+hoist is called through ctypes, in process, or as its package.  Each load is a process of its own, which imports what it needs
 and makes the device's context before the clock starts; a round has each loader once, in an order that
 rotates, one at a time; the round's processes import side by side.  Figures are medians.  After the first load
 of each the tensors are compared with the file, outside of the clock: a loader with another byte, or
@@ -43,7 +46,7 @@ import threading
 import time
 
 sys.dont_write_bytecode = True  # into the sources
-from peers_load import Hoist, PINNED_COPY, loaders_to, read_header
+from peers_load import Hoist, PINNED_COPY, RAW, loaders_of, read_header
 
 
 def resident(path):
@@ -106,7 +109,7 @@ def wait_for_parent():
 
 def child(arguments):
     """Answers each line from the parent with one."""
-    load, arrays = loaders_to(arguments.device)[arguments.child](arguments)
+    load, arrays = loaders_of(arguments)[arguments.child](arguments)
     print("imported", flush=True)
     wait_for_parent()
     prepare(arguments.file, arguments.hot)
@@ -141,7 +144,7 @@ class Child:
     def __init__(self, arguments, name, path, hot, first):
         command = [sys.executable, os.path.abspath(__file__), "--library", arguments.library,
                    "--device", arguments.device, "--child", name, path]
-        command += ["--hot"] * hot + ["--compare"] * first
+        command += ["--hot"] * hot + ["--compare"] * first + ["--python"] * arguments.python
         self.path = path
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -187,7 +190,7 @@ class Child:
 
 def measure_round(arguments, run, work, found, missing):
     path, hot = work
-    names = [name for name in loaders_to(arguments.device) if name not in missing]
+    names = [name for name in loaders_of(arguments) if name not in missing]
     names = names[run % len(names):] + names[:run % len(names)]
     children = {name: Child(arguments, name, path, hot, run == 0) for name in names}
     for process in children.values():
@@ -226,11 +229,34 @@ def row_of(work, subject, values, unit, emulated, bar=None):
             "bar": bar, "more": more, "met": met}
 
 
-def bar_of(name, hot):
+# The least ratios of the package hoist's rate to the other packages': hot, cold.  Cold, a rate of 0.95 of the
+# disk's is enough, whatever the peers'.
+PYTHON_BARS = {"safetensors.torch": (1.0, 1.3), "safetensors.numpy": (1.0, 1.3),
+               "fastsafetensors (nogds).torch": (5.0, 1.3), "runai-model-streamer.torch": (5.0, 1.3)}
+DISK_SHARE = 0.95
+
+
+def bar_of(name, hot, rate):
     """The least ratio of hoist's rate to the other one.  The bus is no peer of a disk's."""
     if name == PINNED_COPY:
         return 0.95 if hot else None
-    return 1.0
+    if name == RAW:
+        return None
+    if name not in PYTHON_BARS:
+        return 1.0
+    if not hot and own_rate(name, rate) >= DISK_SHARE * rate[RAW]:
+        return None
+    return PYTHON_BARS[name][0 if hot else 1]
+
+
+def own_rate(name, rate):
+    """The rate of hoist's that stands beside this peer's."""
+    if "hoist.torch" in rate:
+        return rate["hoist.numpy" if name.endswith("numpy") else "hoist.torch"]
+    if name.endswith("summed up"):
+        return max(rate["hoist, summed up"], rate["hoist, maps, summed up"],
+                   rate["hoist, adaptive, summed up"])
+    return rate["hoist"]
 
 
 def rows_of(work, hot, found, emulated):
@@ -246,13 +272,10 @@ def rows_of(work, hot, found, emulated):
     for name in rate:
         if name.startswith("hoist"):
             continue
-        own = rate["hoist"]
-        if name.endswith("summed up"):
-            own = max(rate["hoist, summed up"], rate["hoist, maps, summed up"],
-                      rate["hoist, adaptive, summed up"])
+        own = own_rate(name, rate)
         ratios.append({"work": work, "threads": 1, "against": name, "ratio": own / rate[name]})
         bars.append(row_of(work, "rate / " + name, [own / rate[name]], "x", emulated,
-                           bar_of(name, hot)))
+                           bar_of(name, hot, rate)))
     adaptive, peer = "hoist, adaptive, summed up", "safetensors, summed up"
     if peer in rate:
         bars.append(row_of(work, "adaptive alone, rate / " + peer, [rate[adaptive] / rate[peer]],
@@ -305,9 +328,11 @@ def device_spec(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", required=True, help="libhoist.so")
+    parser.add_argument("--library", required=True, help="libhoist.so; --python: of the package")
     parser.add_argument("--device", type=device_spec, default="cpu", help="cpu or cuda:N (cpu)")
     parser.add_argument("--memory", metavar="FOLDER", help="a tmpfs: loads from a copy there, too")
+    parser.add_argument("--python", action="store_true",
+                        help="the package hoist beside other packages, to the CPU, every byte touched after")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)

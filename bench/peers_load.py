@@ -311,5 +311,84 @@ TO_DEVICE = {
 }
 
 
-def loaders_to(device):
-    return TO_HOST if device == "cpu" else TO_DEVICE
+
+
+# --- Python packages: the call that a program makes, to the host, and every byte touched after it ---
+
+def run_load_file(package, framework):
+    """`load_file` of a package that has one for each framework, all tensors summed up."""
+    def run(arguments):
+        import contextlib
+        import importlib
+        import numpy
+        with contextlib.suppress(ImportError):
+            import ml_dtypes  # noqa: F401  # safetensors.numpy asks NumPy for its types by name
+        load_file = importlib.import_module(f"{package}.{framework}").load_file
+        torch = importlib.import_module("torch") if framework == "torch" else None
+
+        def bytes_of(tensor):
+            return flat(torch, tensor) if torch else tensor.reshape(-1).view(numpy.uint8)
+
+        def load():
+            tensors = load_file(arguments.file)
+            add_up(numpy, [bytes_of(t) for t in tensors.values() if t.nbytes > 0])
+            return tensors
+        return load, lambda tensors: ((n, bytes_of(t)) for n, t in tensors.items())
+    return run
+
+
+def run_summed_up(runner):
+    """A loader of torch tensors, and its tensors summed up."""
+    def run(arguments):
+        import numpy
+        load, arrays = runner(arguments)
+
+        def load_and_sum():
+            result = load()
+            add_up(numpy, [array for _, array in arrays(result)])
+            return result
+        return load_and_sum, arrays
+    return run
+
+
+RAW_CHUNK, RAW_THREADS = 4 << 20, 8
+
+
+def run_raw(arguments):
+    """The disk's rate: direct reads of the whole file by some threads, without a sum."""
+    import mmap
+    from concurrent.futures import ThreadPoolExecutor
+    size = os.path.getsize(arguments.file)
+    memory = mmap.mmap(-1, -(-size // RAW_CHUNK) * RAW_CHUNK)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(memory)
+
+    def load():
+        file = os.open(arguments.file, os.O_RDONLY | os.O_DIRECT)
+        with ThreadPoolExecutor(RAW_THREADS) as pool:
+            done = sum(pool.map(lambda at: os.preadv(file, [view[at:at + RAW_CHUNK]], at),
+                                range(0, size, RAW_CHUNK)))
+        os.close(file)
+        if done != size:
+            raise OSError(f"{done} of {size} bytes were read")
+    return load, None
+
+
+RAW = "direct reads, not summed up"
+
+# The names of hoist's and of the peers' that give the same kind of tensors end alike.
+IN_PYTHON = {
+    "hoist.torch": run_load_file("hoist", "torch"),
+    "hoist.numpy": run_load_file("hoist", "numpy"),
+    "safetensors.torch": run_load_file("safetensors", "torch"),
+    "safetensors.numpy": run_load_file("safetensors", "numpy"),
+    "fastsafetensors (nogds).torch": run_summed_up(lambda a: run_fastsafetensors(a, True)),
+    "runai-model-streamer.torch": run_summed_up(run_runai),
+    RAW: run_raw,
+}
+
+
+def loaders_of(arguments):
+    if arguments.python:
+        return IN_PYTHON
+    return TO_HOST if arguments.device == "cpu" else TO_DEVICE

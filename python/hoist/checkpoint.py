@@ -19,6 +19,19 @@ class Tensor(typing.NamedTuple):
     strides: typing.Optional[tuple]  # in elements; None: C order
 
 
+class _Values(collections.abc.ValuesView):
+    """All tensors in their order, none looked up by its name."""
+
+    def __iter__(self):
+        checkpoint = self._mapping
+        return map(Tensor._make, map(checkpoint._tensor, range(len(checkpoint))))
+
+
+class _Items(collections.abc.ItemsView):
+    def __iter__(self):
+        return zip(self._mapping, _Values(self._mapping))
+
+
 class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     """An opened checkpoint: a mapping from names to `Tensor`, in the order of the files.
 
@@ -48,6 +61,14 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         except (KeyError, TypeError):
             return False
         return True
+
+    def values(self):
+        """A view of all `Tensor`s."""
+        return _Values(self)
+
+    def items(self):
+        """A view of all names and `Tensor`s."""
+        return _Items(self)
 
     # A mapping would compare and hash by its items.
     __hash__ = object.__hash__

@@ -19,6 +19,15 @@ _AS_BITS = {"bool": ("u8", "bool"), "u16": ("i16", "uint16"), "u32": ("i32", "ui
             "f8_e5m2fnuz": ("u8", "float8_e5m2fnuz"), "f8_e8m0fnu": ("u8", "float8_e8m0fnu")}
 
 
+_DLPACK_CPU = 1
+
+
+def _taken(buffer):
+    """torch.from_dlpack(), which asks an array more than it needs to know of the host's memory."""
+    on_host = buffer.__dlpack_device__()[0] == _DLPACK_CPU
+    return torch.from_dlpack(buffer.__dlpack__() if on_host else buffer)
+
+
 def tensor(buffer):
     """A tensor over the buffer's memory, on its device, without a copy.
 
@@ -29,11 +38,11 @@ def tensor(buffer):
                           "buffer.copy() can be written to")
     bits, name = _AS_BITS.get(buffer.dtype, (None, None))
     if bits is None:
-        return torch.from_dlpack(buffer)
+        return _taken(buffer)
     if not hasattr(torch, name):
         raise TypeError(f"torch {torch.__version__} has no {name}")
     shape = buffer.shape
-    flat = torch.from_dlpack(buffer.view(bits) if shape else buffer.reshape((1,)).view(bits))
+    flat = _taken(buffer.view(bits) if shape else buffer.reshape((1,)).view(bits))
     return flat.view(getattr(torch, name)).reshape(shape)
 
 

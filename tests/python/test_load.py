@@ -52,6 +52,10 @@ class Checkpoints(WithModel):
                 self.assertEqual(file.read(t.nbytes), self.bytes["layers.0.k"])
             self.assertRaises(KeyError, lambda: ckpt["nothing"])
             self.assertIsNone(ckpt.get("nothing"))
+            self.assertEqual(list(ckpt.values()), [ckpt[name] for name in ckpt])
+            self.assertEqual(dict(ckpt.items()), {name: ckpt[name] for name in ckpt})
+            self.assertIn(t, ckpt.values())
+            self.assertIn((t.name, t), ckpt.items())
             self.assertEqual(ckpt.metadata, {"made by": "a test", "é": "ü"})
             self.assertEqual(ckpt.files, ((self.path, os.path.getsize(self.path)),))
             self.assertEqual((ckpt.format, ckpt.nbytes),

@@ -56,8 +56,11 @@ class Stubs(unittest.TestCase):
                 if importlib.util.find_spec(name) is None:
                     allowed.write(f"hoist.{name}\n")
             allowed.flush()
+            # Which classes cannot be bases together, stubs say since 2025: older checkers stumble.
+            newer = ["--ignore-disjoint-bases"]
+            newer = newer if newer[0] in mypy("mypy.stubtest", "--help")[1] else []
             status, text = mypy("mypy.stubtest", "--mypy-config-file", SETTINGS, "--allowlist",
-                                allowed.name, "--ignore-unused-allowlist", "hoist")
+                                allowed.name, "--ignore-unused-allowlist", *newer, "hoist")
         self.assertEqual(status, 0, text)
 
     def test_programs_are_checked(self):
