@@ -4,6 +4,7 @@
 import atexit
 import collections
 import os
+import threading
 import time
 
 from . import _hoist, waiting
@@ -80,6 +81,7 @@ class Load(_hoist.Load):
         self._line = collections.deque()  # their keys, in order
         self._digest_of = {}
         self._all_given = False
+        self._lock = threading.Lock()
         self._progress = bar
         self._checkpoint = checkpoint if owned else None
         return self
@@ -109,10 +111,13 @@ class Load(_hoist.Load):
             if timeout_ns > 0:
                 waiting.poll(self.fileno(), timeout_ns)
             return ()
-        self._wait()
-        for target in range(self._options.targets or 1):
-            for item in self._tensors(target):
-                self._keep(item)
+        with self._lock:  # one thread keeps them
+            if not self._all_given:
+                self._wait()
+                for target in range(self._options.targets or 1):
+                    for item in self._tensors(target):
+                        self._keep(item)
+                self._all_given = True
         return None
 
     def _take(self, timeout_ns):
