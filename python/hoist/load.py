@@ -16,6 +16,10 @@ from .sizes import size
 # A wait is made in steps of this length, between which signals are handled.
 _STEP_NS = 50_000_000
 
+# Of the threads that see the end of a load, one keeps its tensors.  All loads have one lock: a lock
+# of each would be one more thing to find memory for, and Python says RuntimeError if there is none.
+_keeping = threading.Lock()
+
 _STATES = ("untouched", "torn", "whole")
 
 
@@ -81,7 +85,6 @@ class Load(_hoist.Load):
         self._line = collections.deque()  # their keys, in order
         self._digest_of = {}
         self._all_given = False
-        self._lock = threading.Lock()
         self._progress = bar
         self._checkpoint = checkpoint if owned else None
         return self
@@ -111,7 +114,7 @@ class Load(_hoist.Load):
             if timeout_ns > 0:
                 waiting.poll(self.fileno(), timeout_ns)
             return ()
-        with self._lock:  # one thread keeps them
+        with _keeping:
             if not self._all_given:
                 self._wait()
                 for target in range(self._options.targets or 1):
