@@ -4,6 +4,7 @@
 import atexit
 import collections
 import os
+import threading
 import time
 
 from . import _hoist, waiting
@@ -14,6 +15,10 @@ from .sizes import size
 
 # A wait is made in steps of this length, between which signals are handled.
 _STEP_NS = 50_000_000
+
+# Of the threads that see the end of a load, one keeps its tensors.  All loads have one lock: a lock
+# of each would be one more thing to find memory for, and Python says RuntimeError if there is none.
+_keeping = threading.Lock()
 
 _STATES = ("untouched", "torn", "whole")
 
@@ -109,10 +114,13 @@ class Load(_hoist.Load):
             if timeout_ns > 0:
                 waiting.poll(self.fileno(), timeout_ns)
             return ()
-        self._wait()
-        for target in range(self._options.targets or 1):
-            for item in self._tensors(target):
-                self._keep(item)
+        with _keeping:
+            if not self._all_given:
+                self._wait()
+                for target in range(self._options.targets or 1):
+                    for item in self._tensors(target):
+                        self._keep(item)
+                self._all_given = True
         return None
 
     def _take(self, timeout_ns):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -134,6 +135,18 @@ class InPlace(WithModel):
                 self.assertEqual(big.tobytes(), self.bytes["big"])
             except hoist.errors.CancelledError as error:
                 self.assertIn(error.into_states["big"], ("untouched", "torn", "whole"))
+
+    def test_threads_share_a_load(self):
+        for _ in range(20):
+            into = {name: hoist.Buffer(b.dtype, b.shape) for name, b in hoist.load_all(self.path).items()}
+            got = []
+            with hoist.load(self.path, into=into) as load:
+                threads = [threading.Thread(target=lambda: got.extend(load)) for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            self.assertEqual(sorted(name for name, _ in got), sorted(self.bytes))
 
     def test_arrays_live_as_long_as_the_load(self):
         load = hoist.load(self.path, into={"big": np.zeros((1200, 1024), "f")})
