@@ -3,7 +3,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
-from typing_extensions import Buffer, TypeAlias
+from typing_extensions import TypeAlias
 
 from ..checkpoint import Tensor
 from ..errors import Error
@@ -28,7 +28,7 @@ class TensorSpec:
 def errors() -> AbstractContextManager[None]: ...
 def dtype_of(name: str) -> str: ...
 def code_of(dtype: str) -> str | None: ...
-def write_bytes(entries: Mapping[str, tuple[str, Sequence[int], Callable[[], Buffer]]],
+def write_bytes(entries: Mapping[str, tuple[str, Sequence[int], Callable[[], bytes | bytearray | memoryview]]],
                 metadata: _Metadata) -> bytes: ...
 def write_file(entries: Mapping[str, tuple[str, Sequence[int], Any]], filename: _Path,
                metadata: _Metadata) -> None: ...
