@@ -78,7 +78,7 @@ struct slice {
 	uint64_t failed_at; /* in the file */
 };
 
-/* What a thread reads with. */
+/* A thread's means of reading. */
 struct reader {
 	void *scratch; /* READ_BYTES */
 	int sink;      /* /dev/null; -1: it cannot be had */

@@ -14,9 +14,9 @@
  *
  * A long part of a local file is streamed: each thread reads its slice in order, through an open
  * file description of its own, so that the kernel's readahead runs ahead of the thread, in large
- * folios.  The window may bring some MiB behind the part's end.  Of a short part, of a network's
- * file, and of a file that cannot be opened again, the kernel is told each piece with WILLNEED,
- * and brings no other byte.
+ * folios.  The window may bring some MiB behind the part's end.  The kernel is
+ * told each piece of a short part, of a network's file, and of a file that cannot be opened again,
+ * with WILLNEED, and brings no other byte.
  *
  * Kernels without MADV_POPULATE_READ map a page when it is touched, from the page cache.
  * Populating copies nothing for a private map: the first write to a page does.

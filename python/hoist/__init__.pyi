@@ -10,14 +10,20 @@ from ._hoist import device_count as device_count
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import Tensor as Tensor
 from .checkpoint import open as open
+from .doctor import Finding as Finding
+from .doctor import doctor as doctor
 from .errors import Error as Error
-from .load import Budget as Budget
 from .load import Load as Load
 from .load import load as load
 from .load import load_all as load_all
+from .options import Budget as Budget
+from .options import Target as Target
+from .save import Save as Save
+from .save import save as save
 
 __version__: str
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Load", "Stream", "Tensor",
-           "device_count", "errors", "from_dlpack", "load", "load_all", "open"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Stream",
+           "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all",
+           "open", "save"]
 
 def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...

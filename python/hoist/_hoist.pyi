@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import os
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, SupportsIndex, TypedDict, final
@@ -352,6 +353,14 @@ class Load:
     @property
     def closed(self) -> bool: ...
 
+class Save:
+    def __new__(cls, path: str | bytes | os.PathLike[Any], **options: Any) -> Self: ...
+    def close(self) -> None: ...
+    def cancel(self) -> None: ...
+    def progress(self) -> tuple[int, int]: ...
+    @property
+    def closed(self) -> bool: ...
+
 def version() -> str: ...
 def device_count(api: str, /) -> int: ...
 def dtype_info(dtype: str, /) -> _DTypeInfo: ...
@@ -373,6 +382,9 @@ ENGINE_AUTO: Final[int]
 ENGINE_URING: Final[int]
 ENGINE_THREADS: Final[int]
 OPEN_FOLLOW_LINKS: Final[int]
+SAVE_DIGEST: Final[int]
+SAVE_NO_SYNC: Final[int]
+SAVE_NO_REPLACE: Final[int]
 OPEN_RAW: Final[int]
 LOAD_CALLER_DRIVEN: Final[int]
 LOAD_POPULATE: Final[int]

@@ -21,7 +21,7 @@ def _dtype_of(name):
     except ImportError as error:
         raise TypeError(f"NumPy has no {name}: install ml_dtypes, or take the bytes with "
                         'view("u8")') from error
-    if info["numpy"] is None or info["bits"] % 8:
+    if info["bits"] % 8 or not hasattr(ml_dtypes, info["numpy"] or ""):
         raise TypeError(f"no type of NumPy or ml_dtypes is {name}; view(\"u8\") gives the bytes")
     return numpy.dtype(getattr(ml_dtypes, info["numpy"]))
 

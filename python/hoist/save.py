@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Saves: from buffers, arrays and tensors to files that appear whole or not at all."""
 
-import asyncio
 import atexit
 import os
 import sys
@@ -134,6 +133,7 @@ def _fill(to, tensors, metadata):
 
 
 async def _sleep(seconds):
+    import asyncio  # pylint: disable=import-outside-toplevel  # takes as long as all of hoist
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -183,15 +183,17 @@ static PyObject *buffer_describe(PyObject *self, PyObject *args)
 	return describe(self, values ? HOIST_DESCRIBE_VALUES : 0);
 }
 
-/* With the values, if they can be read: block types, closed buffers and captures have none. */
+/* With the values, if the buffer has any: block types, closed buffers and captures have none.  A
+ * lack of memory is raised, and so is a child's use of its parent's device. */
 static PyObject *buffer_repr(PyObject *self)
 {
-	bool is_closed = hoist_buffer_is_closed(self_of(self)->buffer);
-	PyObject *ret = is_closed ? NULL : describe(self, HOIST_DESCRIBE_VALUES);
-	if (ret != NULL || (!is_closed && !PyErr_ExceptionMatches(PyExc_Exception)))
-		return ret;
-	PyErr_Clear();
-	return describe(self, 0);
+	int64_t n = -EINVAL;
+	object *o = self_of(self);
+	if (!hoist_buffer_is_closed(o->buffer))
+		HOIST_PY_USING(
+			o, n = hoist_buffer_describe(o->buffer, HOIST_DESCRIBE_VALUES, NULL, 0));
+	bool has_values = n >= 0 || n == -ENOMEM || n == -ESTALE;
+	return describe(self, has_values ? HOIST_DESCRIBE_VALUES : 0);
 }
 
 /* --- views --- */

@@ -88,8 +88,8 @@ static int whole(hoist_load *it)
 
 static int poll_whole(hoist_load *it)
 {
-	int fd = hoist_load_fd(it);
-	return fd < 0 ? fd : whole(it);
+	int err = hoist_load_fd(it);
+	return err < 0 ? err : whole(it);
 }
 
 #define LOAD(name, ...)                                                                            \
@@ -424,7 +424,7 @@ static int in_portions(void)
 
 /* --- loads that nobody waits for --- */
 
-LOAD(cancelled, .file = "m.safetensors", .on = "cuda:0", .cancels = true)
+LOAD(ended, .file = "m.safetensors", .on = "cuda:0", .cancels = true)
 LOAD(left, .file = "m.safetensors", .on = "hip:0", .leaves = true)
 LOAD(to_hip, .file = "m.safetensors", .on = "hip:0")
 
@@ -489,11 +489,7 @@ const struct sweep_scenario sweep_loads[] = {
 	S("load-pytorch", NULL, pytorch),
 	S("load-verify", NULL, verified),
 	S("load-portions", NULL, in_portions),
-	{.name = "load-cancel",
-	 .api = "cuda",
-	 .prepare = load_all,
-	 .run = cancelled,
-	 .varies = true},
+	{.name = "load-cancel", .api = "cuda", .prepare = load_all, .run = ended, .varies = true},
 	{.name = "load-destroy", .api = "hip", .prepare = load_all, .run = left, .varies = true},
 	S("load-map", NULL, map),
 	S("load-map-shards", NULL, map_shards),
