@@ -4,6 +4,7 @@ class Error(Exception):
     errno: int
     driver_error: int
     driver_api: str | None
+    into_states: dict[str, str] | list[dict[str, str]] | None
 
 class NotFoundError(Error, FileNotFoundError): ...  # type: ignore[misc]
 class AccessError(Error, PermissionError): ...  # type: ignore[misc]
@@ -19,6 +20,8 @@ class UnsupportedError(Error, NotImplementedError): ...
 class DeviceError(Error, RuntimeError): ...
 class CancelledError(Error, RuntimeError): ...
 class WindowError(Error, BufferError): ...
+class StaleError(Error, OSError): ...  # type: ignore[misc]
+class PeerError(Error, ConnectionError): ...  # type: ignore[misc]
 class KernelError(Error, OSError): ...  # type: ignore[misc]
 class TimedOutError(Error, TimeoutError): ...  # type: ignore[misc]
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from . import _hoist
 from .load import _Source
 from .save import _Path
+
+class Loaded(NamedTuple):
+    missing: list[str]
+    unexpected: list[str]
 
 def tensor(buffer: _hoist.Buffer) -> torch.Tensor: ...
 def load_file(source: _Source, device: str | torch.device | None = None,
@@ -16,5 +20,5 @@ def iter(source: _Source, device: str | torch.device | None = None,
 def as_buffer(array: torch.Tensor) -> _hoist.Buffer: ...
 def buffer_of(array: torch.Tensor) -> _hoist.Buffer: ...
 def load_into(module: torch.nn.Module | Mapping[str, torch.Tensor], source: _Source, *,
-              strict: bool = True, **options: Any) -> Any: ...
+              strict: bool = True, **options: Any) -> Loaded: ...
 def save_file(tensors: Mapping[str, torch.Tensor], path: _Path, **options: Any) -> None: ...
