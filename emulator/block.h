@@ -22,6 +22,7 @@ struct hoist__emu_block {
 	unsigned busy;			  /* operations that are copying a chunk now */
 	int preferred;			  /* managed: EMU_PREFER_..., or a device's ordinal */
 	bool managed;			  /* mapped for the host, as a registration is */
+	bool owned;			  /* a registration of memory that the driver allocated */
 	bool dead;			  /* freed while operations use it */
 };
 
@@ -72,6 +73,7 @@ struct hoist__emu_pool {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */
 	struct hoist__list node;       /* in device->pools */
 	struct hoist__emu_device *device;
+	enum hoist__emu_pool_kind kind;
 	struct hoist__list free; /* pieces without a block */
 	size_t n_pieces;	 /* all pieces */
 	uint64_t max_bytes;	 /* 0: no limit */

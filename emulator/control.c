@@ -150,7 +150,22 @@ void hoist_emulator_reset(void)
 
 /* --- the report --- */
 
-/* [locked] One line: {"emulator": "cuda", ..., "functions": {...}}. */
+/* [locked] The functions that a program called and that the stand-in lacks. */
+static void print_absent(FILE *file, const struct hoist__emu_face *face)
+{
+	const char *name = NULL;
+	const char *comma = "";
+	uint64_t calls = 0;
+	for (unsigned i = 0; face->absent != NULL && (name = face->absent(i, &calls)) != NULL;
+	     i++) {
+		if (calls == 0)
+			continue;
+		fprintf(file, "%s\"%s\": %llu", comma, name, (unsigned long long)calls);
+		comma = ", ";
+	}
+}
+
+/* [locked] One line: {"emulator": "cuda", ..., "functions": {...}, "not_supported": {...}}. */
 static void print_report(FILE *file)
 {
 	const struct hoist__emu_face *face = &hoist__emu_face;
@@ -163,6 +178,8 @@ static void print_report(FILE *file)
 	for (unsigned i = 0; i < face->n_functions; i++)
 		fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", face->functions[i].symbol,
 			(unsigned long long)hoist__emu.calls[i]);
+	fprintf(file, "}, \"not_supported\": {");
+	print_absent(file, face);
 	fprintf(file, "}}\n");
 }
 

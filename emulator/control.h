@@ -2,7 +2,10 @@
 /* emulator/control.h - how a test steers and questions hoist's stand-in drivers.
  *
  * libhoist-emulated-cuda.so and libhoist-emulated-hip.so each export every function below beside
- * the driver's own.  hoist opens them privately, so find the functions in the library that is
+ * the driver's own.  The folder "drivers" beside them has both by the vendors' names, for programs
+ * that know nothing of hoist (`hoist emulate`; doc/hoist-emulate.1 says how one tests one's own code
+ * so).  The functions of CUDA's driver that the stand-in lacks answer NOT_SUPPORTED, and the report
+ * counts them by name, under "not_supported".  hoist opens them privately, so find the functions in the library that is
  * already open:
  *
  *   void *so = dlopen(path, RTLD_NOW | RTLD_NOLOAD);

@@ -152,6 +152,8 @@ const char *hoist__emu_error_text(int code)
 		return "pointer does not correspond to a registered memory region";
 	case EMU_NOT_PERMITTED:
 		return "operation not permitted in a call that the driver makes";
+	case EMU_NOT_SUPPORTED:
+		return "the stand-in does not do this";
 	case EMU_CAPTURE_UNSUPPORTED:
 		return "operation not permitted when stream is capturing";
 	case EMU_CAPTURE_INVALID:

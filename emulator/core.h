@@ -61,6 +61,7 @@ enum {
 	EMU_ALREADY_REGISTERED = 712,
 	EMU_NOT_REGISTERED = 713,
 	EMU_NOT_PERMITTED = 800,
+	EMU_NOT_SUPPORTED = 801,
 	EMU_CAPTURE_UNSUPPORTED = 900,
 	EMU_CAPTURE_INVALID = 901,
 	EMU_CAPTURE_ISOLATION = 905,
@@ -71,7 +72,7 @@ enum {
 
 #define EMU_MAX_DEVICES 64
 #define EMU_MAX_PITCH ((size_t)0x7fffffff)
-#define EMU_MAX_FUNCTIONS 128
+#define EMU_MAX_FUNCTIONS 192
 #define EMU_MAX_FAULTS 64
 #define EMU_MAX_MEMORY ((uint64_t)1 << 42) /* twice this is reserved, twice */
 
@@ -92,6 +93,9 @@ struct hoist__emu_face {
 	bool events_read_streams;    /* asking an event reads the stream that it was recorded on */
 	int lost_stream;	     /* the failure when asked whether a stream captures that does
 				      * not exist */
+	/* The driver's functions that the face lacks, and how often they were called; NULL from the
+	 * end on.  NULL: the face does not say. */
+	const char *(*absent)(unsigned index, uint64_t *n_calls);
 };
 
 /* Defined by the face. */
@@ -119,6 +123,7 @@ struct hoist__emu_pool;
 struct hoist__emu_device {
 	int ordinal;
 	unsigned retained;    /* the primary context's count; CUDA only */
+	unsigned flags;	      /* of the primary context */
 	uintptr_t base;	      /* the device addresses: base .. base + span; 0 before use */
 	unsigned char *bytes; /* the byte of address a is bytes[a - base] */
 	size_t span;
@@ -131,7 +136,8 @@ struct hoist__emu_device {
 	struct hoist__list *rover; /* the search for a place begins behind this one */
 	struct hoist__list streams;
 	struct hoist__list pools;
-	struct hoist__emu_pool *own_pool;      /* made on first use */
+	struct hoist__emu_pool *own_pools[3];  /* by kind: pool.h; made on first use */
+	struct hoist__emu_pool *current_pool;  /* NULL: the device's own */
 	struct hoist__emu_stream *null_stream; /* made on first use */
 	/* bit n: the device reaches memory of device n; peer.c */
 	uint64_t peers;
@@ -253,6 +259,10 @@ int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uin
 #define EMU_PREFER_NODE(node) (-3 - (node))
 int hoist__emu_prefer(uintptr_t address, size_t bytes, int preferred);
 int hoist__emu_register(void *address, size_t bytes);
+
+/* Pinned memory that the driver allocates: a registration that only free ends. */
+int hoist__emu_host_alloc(size_t bytes, void **ret);
+int hoist__emu_host_free(void *address);
 int hoist__emu_unregister(void *address);
 int hoist__emu_host_address(void *address, uintptr_t *ret);
 
@@ -267,6 +277,9 @@ struct hoist__emu_pointer {
 	int ordinal; /* 0 for registered memory */
 	uintptr_t device_address;
 	uintptr_t host_address; /* 0: none */
+	uintptr_t start;	/* of the whole allocation, registration or mapping */
+	size_t bytes;
+	struct hoist__emu_pool *pool; /* NULL: of none */
 };
 
 /* False if the memory was neither allocated nor registered here: *ret is untouched. */

@@ -34,8 +34,8 @@ hoist__cu_result cuDevicePrimaryCtxGetState(hoist__cu_device ordinal, unsigned i
 		return (hoist__cu_result)result;
 	hoist__emu_lock();
 	*active = device->retained > 0;
+	*flags = device->flags;
 	hoist__emu_unlock();
-	*flags = 0;
 	return EMU_SUCCESS;
 }
 
@@ -62,8 +62,8 @@ static int put_device_pointer(void *at, bool known, const struct hoist__emu_poin
 }
 
 /* Writes one attribute.  For an unknown address it is 0, and the device is -2. */
-static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
-	       const struct hoist__emu_pointer *pointer)
+int hoist__emu_cuda_put_pointer(hoist__cu_pointer_attribute attribute, void *at, bool known,
+				const struct hoist__emu_pointer *pointer)
 {
 	unsigned type = pointer->host && !pointer->managed ? HOIST__CU_MEMORY_HOST
 							   : HOIST__CU_MEMORY_DEVICE;
@@ -79,9 +79,45 @@ static int put(hoist__cu_pointer_attribute attribute, void *at, bool known,
 	case HOIST__CU_POINTER_DEVICE_ORDINAL:
 		memcpy(at, &(int){known ? pointer->ordinal : -2}, sizeof(int));
 		return EMU_SUCCESS;
+	case EMU_CU_POINTER_CONTEXT:
+		memcpy(at, &(void *){known ? &hoist__emu.devices[pointer->ordinal] : NULL},
+		       sizeof(void *));
+		return EMU_SUCCESS;
+	case EMU_CU_POINTER_HOST:
+		if (known && !pointer->host)
+			return EMU_INVALID_VALUE;
+		memcpy(at, &(uintptr_t){pointer->host_address}, sizeof(uintptr_t));
+		return EMU_SUCCESS;
+	case EMU_CU_POINTER_START:
+		memcpy(at, &(uintptr_t){pointer->start}, sizeof(uintptr_t));
+		return EMU_SUCCESS;
+	case EMU_CU_POINTER_SIZE:
+		memcpy(at, &(size_t){pointer->bytes}, sizeof(size_t));
+		return EMU_SUCCESS;
+	case EMU_CU_POINTER_MAPPED:
+		memcpy(at, &(bool){known}, sizeof(bool));
+		return EMU_SUCCESS;
+	case EMU_CU_POINTER_POOL:
+		memcpy(at, &(void *){pointer->pool}, sizeof(void *));
+		return EMU_SUCCESS;
 	default:
-		return EMU_INVALID_VALUE;
+		return attribute >= 1 && attribute <= EMU_CU_POINTER_LAST ? EMU_NOT_SUPPORTED
+									  : EMU_INVALID_VALUE;
 	}
+}
+
+/* Unlike the plural, it refuses an address that the driver does not know. */
+hoist__cu_result cuPointerGetAttribute(void *ret, hoist__cu_pointer_attribute attribute,
+				       hoist__cu_device_ptr address)
+{
+	struct hoist__emu_pointer pointer = {0};
+	int result = hoist__emu_face_enter(FN_cuPointerGetAttribute);
+	if (result == EMU_SUCCESS &&
+	    (ret == NULL || !hoist__emu_pointer((uintptr_t)address, &pointer)))
+		result = EMU_INVALID_VALUE;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_cuda_put_pointer(attribute, ret, true, &pointer);
+	return (hoist__cu_result)result;
 }
 
 /* Needs no context, unlike other questions, except for one attribute. */
@@ -94,6 +130,6 @@ hoist__cu_result cuPointerGetAttributes(unsigned int n, hoist__cu_pointer_attrib
 		result = EMU_INVALID_VALUE;
 	bool known = result == EMU_SUCCESS && hoist__emu_pointer((uintptr_t)address, &pointer);
 	for (unsigned i = 0; i < n && result == EMU_SUCCESS; i++)
-		result = put(attributes[i], results[i], known, &pointer);
+		result = hoist__emu_cuda_put_pointer(attributes[i], results[i], known, &pointer);
 	return (hoist__cu_result)result;
 }

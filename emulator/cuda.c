@@ -10,7 +10,7 @@
 
 #define LAST_ERROR HOIST__CU_ERROR_UNKNOWN
 #define DEVICE_NAME "Emulated CUDA device"
-#define FIRST_BUS 0xa1
+#define FIRST_BUS EMU_CU_FIRST_BUS
 #define BUS_ID(ordinal) "0000:%02X:00.0", FIRST_BUS + (unsigned)(ordinal)
 #define ALLOCATES_NOTHING false
 #define EVENT_FLAGS 7u
@@ -34,6 +34,7 @@ const struct hoist__emu_face hoist__emu_face = {
 	.n_functions = N_FUNCTIONS,
 	.default_error = default_error,
 	.lost_stream = EMU_INVALID_HANDLE,
+	.absent = hoist__emu_cuda_absent,
 };
 
 /* The calling thread's contexts; the last one is current.  Only primary contexts
@@ -52,11 +53,27 @@ int hoist__emu_face_enter(unsigned function)
 	return result;
 }
 
+bool hoist__emu_cuda_ready(void)
+{
+	return atomic_load(&initialized);
+}
+
+/* A thread may still have a context that was released for the last time. */
+static int check_current(void)
+{
+	if (n_contexts == 0)
+		return EMU_INVALID_CONTEXT;
+	hoist__emu_lock();
+	bool lives = contexts[n_contexts - 1]->retained > 0;
+	hoist__emu_unlock();
+	return lives ? EMU_SUCCESS : EMU_CONTEXT_DESTROYED;
+}
+
 int hoist__emu_face_enter_current(unsigned function, struct hoist__emu_device **ret)
 {
 	int result = hoist__emu_face_enter(function);
-	if (result == EMU_SUCCESS && n_contexts == 0)
-		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		result = check_current();
 	if (result == EMU_SUCCESS)
 		*ret = contexts[n_contexts - 1];
 	return result;
@@ -65,8 +82,8 @@ int hoist__emu_face_enter_current(unsigned function, struct hoist__emu_device **
 int hoist__emu_face_enter_free(unsigned function, int *forced)
 {
 	int result = hoist__emu_enter_free(function, forced);
-	if (result == EMU_SUCCESS && n_contexts == 0)
-		result = EMU_INVALID_CONTEXT;
+	if (result == EMU_SUCCESS)
+		result = check_current();
 	return result;
 }
 
@@ -101,7 +118,7 @@ hoist__cu_result cuDriverGetVersion(int *ret)
 	if (result == EMU_SUCCESS && ret == NULL)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
-		*ret = 13000;
+		*ret = EMU_CUDA_VERSION;
 	return (hoist__cu_result)result;
 }
 
@@ -144,31 +161,16 @@ hoist__cu_result cuDeviceGetAttribute(int *ret, hoist__cu_attribute attribute,
 	if (result != EMU_SUCCESS)
 		return (hoist__cu_result)result;
 	switch (attribute) {
-	case HOIST__CU_ATTRIBUTE_MAX_PITCH:
-		*ret = (int)EMU_MAX_PITCH;
-		break;
-	case HOIST__CU_ATTRIBUTE_VIRTUAL_MEMORY:
-		*ret = 1;
-		break;
 	case HOIST__CU_ATTRIBUTE_VIRTUAL_RDMA:
 		*ret = device == EMU_VMM_RDMA_DEVICE;
-		break;
-	case HOIST__CU_ATTRIBUTE_COMPUTE_MAJOR:
-		*ret = 9;
-		break;
-	case HOIST__CU_ATTRIBUTE_COMPUTE_MINOR:
-	case HOIST__CU_ATTRIBUTE_PCI_DEVICE_ID:
-	case HOIST__CU_ATTRIBUTE_PCI_DOMAIN_ID:
-		*ret = 0;
 		break;
 	case HOIST__CU_ATTRIBUTE_PCI_BUS_ID:
 		*ret = FIRST_BUS + device;
 		break;
-	case HOIST__CU_ATTRIBUTE_HOST_NUMA_ID:
-		*ret = -1; /* on no node in particular */
-		break;
 	default:
-		return EMU_INVALID_VALUE;
+		if (!hoist__emu_cuda_attribute(attribute, ret))
+			return EMU_INVALID_VALUE;
+		break;
 	}
 	return EMU_SUCCESS;
 }
@@ -197,6 +199,22 @@ hoist__cu_result cuCtxGetCurrent(hoist__cu_context *ret)
 	if (result == EMU_SUCCESS)
 		*ret = n_contexts == 0 ? NULL : (hoist__cu_context)(void *)contexts[n_contexts - 1];
 	return (hoist__cu_result)result;
+}
+
+/* Replaces the thread's current context; NULL: takes it off. */
+hoist__cu_result cuCtxSetCurrent(hoist__cu_context context)
+{
+	int result = hoist__emu_face_enter(FN_cuCtxSetCurrent);
+	struct hoist__emu_device *device = NULL;
+	if (result == EMU_SUCCESS && context != NULL &&
+	    (device = hoist__emu_cuda_context_device(context)) == NULL)
+		result = EMU_INVALID_CONTEXT;
+	if (result != EMU_SUCCESS)
+		return (hoist__cu_result)result;
+	n_contexts -= n_contexts > 0;
+	if (device != NULL)
+		contexts[n_contexts++] = device;
+	return EMU_SUCCESS;
 }
 
 hoist__cu_result cuCtxPushCurrent_v2(hoist__cu_context context)
@@ -256,15 +274,16 @@ hoist__cu_result cuMemAdvise_v2(hoist__cu_device_ptr address, size_t bytes, hois
 
 /* --- functions that both faces share --- */
 
-static struct hoist__emu_device *face_import_device(struct hoist__emu_device *device)
-{
-	return device;
-}
+/* An imported pool is of the device that it was made for, and the import needs no context: a child
+ * of cuda.core's imports a pool before it makes one current. */
+#define FACE_IMPORTS_TO_FIRST false
 
 static bool face_has_rdma(const struct hoist__emu_device *device)
 {
 	return device->ordinal == EMU_VMM_RDMA_DEVICE;
 }
+
+#define face_pool_place hoist__emu_cuda_pool_place
 
 #include "emulator/face-memory.inc.h"
 #include "emulator/face-stream.inc.h"

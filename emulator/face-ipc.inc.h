@@ -73,15 +73,13 @@ RESULT SYMBOL(MemPoolImportFromShareableHandle)(NATIVE(pool) *ret, void *fd,
 						NATIVE(handle_type) type,
 						NATIVE(handle_flags) flags)
 {
-	struct hoist__emu_device *device = NULL;
-	int result = hoist__emu_face_enter_current(FN(MemPoolImportFromShareableHandle), &device);
+	int result = hoist__emu_face_enter(FN(MemPoolImportFromShareableHandle));
 	struct hoist__emu_pool *pool = NULL;
 	if (result == EMU_SUCCESS &&
 	    (ret == NULL || fd == NULL || type != VALUE(HANDLE_FD) || flags != 0))
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_import(face_import_device(device), (int)(uintptr_t)fd,
-						&pool);
+		result = hoist__emu_pool_import(FACE_IMPORTS_TO_FIRST, (int)(uintptr_t)fd, &pool);
 	if (result == EMU_SUCCESS)
 		*ret = (NATIVE(pool))(void *)pool;
 	return hoist__emu_face_leave(result);

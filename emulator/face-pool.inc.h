@@ -31,21 +31,27 @@ RESULT SYMBOL(DeviceGetMemPool)(NATIVE(pool) *ret, NATIVE(device) ordinal)
 /* This driver knows the properties that hoist asks for; all others must be 0. */
 static int check_props(const struct NATIVE(pool_props) *props)
 {
-	if (props == NULL || props->type != VALUE(ALLOCATION_PINNED) ||
-	    props->handle_types > VALUE(HANDLE_FD) ||
-	    props->location_type != VALUE(LOCATION_DEVICE) || props->unused != NULL)
+	if (props == NULL || props->handle_types > VALUE(HANDLE_FD) || props->unused != NULL)
 		return EMU_INVALID_VALUE;
 	for (size_t i = 0; i < sizeof props->reserved; i++)
 		if (props->reserved[i] != 0)
 			return EMU_INVALID_VALUE;
-	return hoist__emu_device(props->location) != NULL ? EMU_SUCCESS : EMU_INVALID_DEVICE;
+	return EMU_SUCCESS;
 }
 
 static int create_pool(const struct NATIVE(pool_props) *props, struct hoist__emu_pool **ret)
 {
 	struct hoist__emu_pool *made = NULL;
+	enum hoist__emu_pool_kind kind = EMU_POOL_DEVICE;
+	struct hoist__emu_device *device = NULL;
 	int result =
-		hoist__emu_pool_create(hoist__emu_device(props->location), props->max_bytes, &made);
+		face_pool_place(props->type, props->location_type, props->location, &kind, &device);
+	/* Other processes get pools of devices only. */
+	if (result == EMU_SUCCESS && kind != EMU_POOL_DEVICE &&
+	    props->handle_types != VALUE(HANDLE_NONE))
+		result = EMU_NOT_SUPPORTED;
+	if (result == EMU_SUCCESS)
+		result = hoist__emu_pool_create(device, kind, props->max_bytes, &made);
 	if (result == EMU_SUCCESS && props->handle_types != VALUE(HANDLE_NONE))
 		result = hoist__emu_pool_make_shareable(made);
 	if (result == EMU_SUCCESS)

@@ -16,6 +16,7 @@
  *   ALLOCATES_NOTHING      allocating 0 bytes gives NULL, and is no failure
  *   EVENT_FLAGS            the flags that an event may have
  *   face_import_device()   the device of an imported pool
+ *   face_pool_place()      the kind and the device of a pool
  *   face_has_rdma()        true if virtual memory of a device can be for RDMA
  */
 #ifndef HOIST_EMULATOR_FACE_H

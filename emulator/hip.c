@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "emulator/hip-face.h"
+#include "emulator/pool.h"
 
 #include <limits.h>
 #include <string.h>
@@ -186,16 +187,22 @@ hoist__hip_error hipMemAdvise(const void *address, size_t bytes, hoist__hip_advi
 /* --- functions that both faces share --- */
 
 /* ROCm 5 and 6 import a pool for the first device, whichever is current. */
-static struct hoist__emu_device *face_import_device(struct hoist__emu_device *device)
-{
-	(void)device;
-	return hoist__emu_device(0);
-}
+#define FACE_IMPORTS_TO_FIRST true
 
 static bool face_has_rdma(const struct hoist__emu_device *device)
 {
 	(void)device;
 	return false;
+}
+
+static int face_pool_place(unsigned type, unsigned location_type, int location,
+			   enum hoist__emu_pool_kind *kind, struct hoist__emu_device **device)
+{
+	if (type != VALUE(ALLOCATION_PINNED) || location_type != VALUE(LOCATION_DEVICE))
+		return EMU_INVALID_VALUE;
+	*kind = EMU_POOL_DEVICE;
+	*device = hoist__emu_device(location);
+	return *device != NULL ? EMU_SUCCESS : EMU_INVALID_DEVICE;
 }
 
 #include "emulator/face-memory.inc.h"

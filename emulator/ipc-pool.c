@@ -3,6 +3,7 @@
  * The contract is in emulator/ipc.h. */
 #include "config.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -17,6 +18,7 @@
 struct pool_file {
 	struct hoist__emu_place place;
 	uint64_t id;
+	uint64_t ordinal; /* of the pool's device */
 };
 
 int hoist__emu_pool_make_shareable(struct hoist__emu_pool *handle)
@@ -58,21 +60,25 @@ int hoist__emu_pool_export(struct hoist__emu_pool *handle, int *ret)
 	if (result == EMU_SUCCESS) {
 		file.place = hoist__emu_place_of(pool->device);
 		file.id = pool->id;
+		file.ordinal = (uint64_t)pool->device->ordinal;
 	}
 	hoist__emu_unlock();
 	return result == EMU_SUCCESS ? write_pool(&file, ret) : result;
 }
 
-int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hoist__emu_pool **ret)
+int hoist__emu_pool_import(bool to_first, int fd, struct hoist__emu_pool **ret)
 {
 	struct pool_file file;
 	struct hoist__emu_pool *made = NULL;
 	int arena = -1;
-	if (pread(fd, &file, sizeof file, 0) != (ssize_t)sizeof file)
+	if (pread(fd, &file, sizeof file, 0) != (ssize_t)sizeof file || file.ordinal > INT_MAX)
+		return EMU_INVALID_VALUE;
+	struct hoist__emu_device *device = hoist__emu_device(to_first ? 0 : (int)file.ordinal);
+	if (device == NULL)
 		return EMU_INVALID_VALUE;
 	int result = hoist__emu_place_open(&file.place, 0, &arena);
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_pool_create(device, 0, &made);
+		result = hoist__emu_pool_create(device, EMU_POOL_DEVICE, 0, &made);
 	if (result != EMU_SUCCESS) {
 		if (arena >= 0)
 			(void)close(arena);

@@ -36,7 +36,8 @@ int hoist__emu_pool_make_shareable(struct hoist__emu_pool *handle);
 
 /* exec does not close the fd, as with the drivers. */
 int hoist__emu_pool_export(struct hoist__emu_pool *handle, int *ret);
-int hoist__emu_pool_import(struct hoist__emu_device *device, int fd, struct hoist__emu_pool **ret);
+/* @to_first: for the first device, in place of the device that the pool was made for. */
+int hoist__emu_pool_import(bool to_first, int fd, struct hoist__emu_pool **ret);
 
 /* One block can be imported only once at a time: the drivers' manuals do not define a second
  * import. */

@@ -219,7 +219,7 @@ void hoist__emu_block_discard(struct hoist__emu_block *block)
 		hoist__emu_window_end(block);
 		return;
 	}
-	if (block->managed)
+	if ((block->managed && block->piece == NULL) || block->owned)
 		(void)munmap((void *)block->range.start, block->rounded);
 	else if (block->device != NULL && block->piece == NULL)
 		hoist__emu_block_unplace(block);

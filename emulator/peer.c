@@ -2,7 +2,7 @@
 /* emulator/peer.c - which memory of other devices a device reaches.
  * The contract is in emulator/core.h.
  *
- * A device always reaches its own, managed and registered memory.  It reaches a peer's memory when
+ * A device always reaches its own, managed and host memory.  It reaches a peer's memory when
  * the access was enabled on the device that will use it.  Memory of pools follows other rules, as
  * with the drivers: each pool says which devices reach it.  A copy that is told both devices goes
  * through the host if its stream's device does not reach one of them.  All other work that touches
@@ -30,7 +30,8 @@ int hoist__emu_peer_enable(struct hoist__emu_device *device, const struct hoist_
 /* [locked] Pre: @block is a device's. */
 static bool reaches(const struct hoist__emu_device *device, const struct hoist__emu_block *block)
 {
-	if (block->managed || block->device == device)
+	bool of_host = block->piece != NULL && block->piece->pool->kind == EMU_POOL_HOST;
+	if (block->managed || of_host || block->device == device)
 		return true;
 	uint64_t peers = block->piece != NULL ? block->piece->pool->peers >> device->ordinal
 					      : device->peers >> block->device->ordinal;

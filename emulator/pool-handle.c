@@ -15,14 +15,15 @@ struct hoist__emu_pool *hoist__emu_pool_find(struct hoist__emu_pool *handle)
 }
 
 /* [locked] */
-static int make_pool(struct hoist__emu_device *device, uint64_t max_bytes,
-		     struct hoist__emu_pool **ret)
+static int make_pool(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+		     uint64_t max_bytes, struct hoist__emu_pool **ret)
 {
 	struct hoist__emu_pool *pool = calloc(1, sizeof *pool);
 	if (pool == NULL)
 		return EMU_OUT_OF_MEMORY;
 	pool->range = (struct hoist__emu_range){.start = (uintptr_t)pool, .bytes = 1};
 	pool->device = device;
+	pool->kind = kind;
 	pool->max_bytes = max_bytes;
 	for (unsigned i = EMU_POOL_FOLLOW_EVENTS; i <= EMU_POOL_DEPENDENCIES; i++)
 		pool->values[i] = 1;
@@ -36,15 +37,35 @@ static int make_pool(struct hoist__emu_device *device, uint64_t max_bytes,
 	return EMU_SUCCESS;
 }
 
-int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
-			   struct hoist__emu_pool **ret)
+int hoist__emu_pool_create(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+			   uint64_t max_bytes, struct hoist__emu_pool **ret)
 {
 	int result = hoist__emu_unsafe();
 	if (result != EMU_SUCCESS)
 		return result;
 	hoist__emu_lock();
-	result = make_pool(device, max_bytes, ret);
+	result = make_pool(device, kind, max_bytes, ret);
 	hoist__emu.count.live_pools += result == EMU_SUCCESS;
+	hoist__emu_unlock();
+	return result;
+}
+
+/* [locked] */
+static int get_default(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+		       struct hoist__emu_pool **ret)
+{
+	struct hoist__emu_pool **own = &device->own_pools[kind];
+	int result = *own == NULL ? make_pool(device, kind, 0, own) : EMU_SUCCESS;
+	if (result == EMU_SUCCESS)
+		*ret = *own;
+	return result;
+}
+
+int hoist__emu_pool_default(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+			    struct hoist__emu_pool **ret)
+{
+	hoist__emu_lock();
+	int result = get_default(device, kind, ret);
 	hoist__emu_unlock();
 	return result;
 }
@@ -53,12 +74,23 @@ int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__em
 {
 	int result = EMU_SUCCESS;
 	hoist__emu_lock();
-	if (device->own_pool == NULL)
-		result = make_pool(device, 0, &device->own_pool);
-	if (result == EMU_SUCCESS)
-		*ret = device->own_pool;
+	if (device->current_pool != NULL)
+		*ret = device->current_pool;
+	else
+		result = get_default(device, EMU_POOL_DEVICE, ret);
 	hoist__emu_unlock();
 	return result;
+}
+
+int hoist__emu_pool_set_of_device(struct hoist__emu_device *device, struct hoist__emu_pool *handle)
+{
+	hoist__emu_lock();
+	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
+	bool fits = pool != NULL && pool->device == device && pool->kind == EMU_POOL_DEVICE;
+	if (fits)
+		device->current_pool = pool;
+	hoist__emu_unlock();
+	return fits ? EMU_SUCCESS : EMU_INVALID_VALUE;
 }
 
 int hoist__emu_pool_destroy(struct hoist__emu_pool *handle)
@@ -69,7 +101,9 @@ int hoist__emu_pool_destroy(struct hoist__emu_pool *handle)
 	result = EMU_INVALID_VALUE;
 	hoist__emu_lock();
 	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
-	if (pool != NULL && pool != pool->device->own_pool) {
+	if (pool != NULL && pool != pool->device->own_pools[pool->kind]) {
+		if (pool->device->current_pool == pool)
+			pool->device->current_pool = NULL;
 		hoist__emu_range_remove(&hoist__emu.pools, &pool->range);
 		hoist__emu.count.live_pools--;
 		pool->closing = true;
@@ -150,9 +184,9 @@ int hoist__emu_pool_set_access(struct hoist__emu_pool *handle, int ordinal, unsi
 		return EMU_INVALID_VALUE;
 	hoist__emu_lock();
 	struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
-	int result = pool != NULL && (pool->device->ordinal != ordinal || flags != 0)
-			     ? EMU_SUCCESS
-			     : EMU_INVALID_VALUE;
+	bool is_own =
+		pool != NULL && pool->kind != EMU_POOL_HOST && pool->device->ordinal == ordinal;
+	int result = pool != NULL && (!is_own || flags != 0) ? EMU_SUCCESS : EMU_INVALID_VALUE;
 	uint64_t bit = (uint64_t)1 << ordinal;
 	if (result == EMU_SUCCESS)
 		pool->peers = flags != 0 ? pool->peers | bit : pool->peers & ~bit;
@@ -167,7 +201,8 @@ int hoist__emu_pool_get_access(struct hoist__emu_pool *handle, int ordinal, unsi
 	hoist__emu_lock();
 	const struct hoist__emu_pool *pool = hoist__emu_pool_find(handle);
 	if (pool != NULL)
-		*flags = pool->device->ordinal == ordinal || (pool->peers >> ordinal & 1) != 0
+		*flags = (pool->kind != EMU_POOL_HOST && pool->device->ordinal == ordinal) ||
+					 (pool->peers >> ordinal & 1) != 0
 				 ? EMU_ACCESS_READ_WRITE
 				 : 0;
 	hoist__emu_unlock();

@@ -4,11 +4,13 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "emulator/block.h"
 #include "emulator/graph.h"
+#include "emulator/ipc.h"
 #include "emulator/stream.h"
 
 static struct hoist__emu_piece *piece_of(struct hoist__list *node)
@@ -32,11 +34,47 @@ static bool has_passed(const struct hoist__emu_piece *piece)
 
 /* --- pieces --- */
 
+/* Only memory that a device could not page counts as the device's. */
+static int take_place(struct hoist__emu_piece *piece)
+{
+	struct hoist__emu_block *place = &piece->place;
+	bool managed = piece->pool->kind == EMU_POOL_MANAGED;
+	if (piece->pool->kind == EMU_POOL_DEVICE)
+		return hoist__emu_block_place(place);
+	if (managed && !hoist__emu_has_room(place->device, place->rounded))
+		return EMU_OUT_OF_MEMORY;
+	void *memory = mmap(NULL, place->rounded, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return EMU_OUT_OF_MEMORY;
+	place->range.start = (uintptr_t)memory;
+	if (managed)
+		hoist__emu_block_take(place);
+	return EMU_SUCCESS;
+}
+
+static void give_place(struct hoist__emu_piece *piece)
+{
+	struct hoist__emu_block *place = &piece->place;
+	if (piece->pool->kind != EMU_POOL_HOST)
+		hoist__emu_block_give(place);
+	if (piece->pool->kind == EMU_POOL_DEVICE)
+		hoist__emu_block_unplace(place);
+	else
+		(void)munmap((void *)place->range.start, place->rounded);
+}
+
+/* The set that has the pool's blocks: memory that the host may touch is looked up by other
+ * functions than a device's. */
+static void **set_of(const struct hoist__emu_pool *pool)
+{
+	return pool->kind == EMU_POOL_DEVICE ? &hoist__emu.allocations : &hoist__emu.registrations;
+}
+
 static void release_piece(struct hoist__emu_piece *piece)
 {
 	piece->pool->values[EMU_POOL_RESERVED_CURRENT] -= piece->place.rounded;
-	hoist__emu_block_give(&piece->place);
-	hoist__emu_block_unplace(&piece->place);
+	give_place(piece);
 	hoist__list_remove(&piece->node);
 	piece->pool->n_pieces--;
 	hoist__emu_mark_unref(piece->mark);
@@ -74,7 +112,7 @@ static struct hoist__emu_piece *make_piece(struct hoist__emu_pool *pool, size_t 
 	piece->pool = pool;
 	piece->place.device = pool->device;
 	piece->place.rounded = rounded;
-	if (hoist__emu_block_place(&piece->place) != EMU_SUCCESS) {
+	if (take_place(piece) != EMU_SUCCESS) {
 		free(piece);
 		return NULL;
 	}
@@ -158,7 +196,7 @@ static int alloc_block(struct hoist__emu_pool *pool, struct hoist__emu_stream *s
 	if (result != EMU_SUCCESS)
 		return result;
 	block->range.start = piece->place.range.start;
-	if (hoist__emu_range_add(&hoist__emu.allocations, &block->range) < 0)
+	if (hoist__emu_range_add(set_of(pool), &block->range) < 0)
 		return EMU_OUT_OF_MEMORY; /* the piece stays, and is free */
 	block->piece = piece;
 	hoist__list_remove(&piece->node);
@@ -174,7 +212,7 @@ static void leave_piece(struct hoist__emu_block *block, struct hoist__emu_stream
 			struct hoist__emu_mark *mark)
 {
 	struct hoist__emu_piece *piece = block->piece;
-	hoist__emu_range_remove(&hoist__emu.allocations, &block->range);
+	hoist__emu_range_remove(set_of(piece->pool), &block->range);
 	piece->pool->values[EMU_POOL_USED_CURRENT] -= block->rounded;
 	hoist__list_push_back(&piece->pool->free, &piece->node);
 	piece->stream = stream;
@@ -260,6 +298,10 @@ int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_po
 		result = hoist__emu_graph_add(stream, pool->device, block->rounded, ret);
 	} else if (result == EMU_SUCCESS) {
 		block->device = pool->device;
+		block->managed = pool->kind == EMU_POOL_MANAGED;
+		if (pool->kind != EMU_POOL_DEVICE)
+			block->rounded = (size_t)hoist__round_up(block->rounded,
+								 (uint64_t)sysconf(_SC_PAGESIZE));
 		result = alloc_block(pool, stream, block);
 	}
 	if (result == EMU_SUCCESS && !captures)
@@ -268,6 +310,35 @@ int hoist__emu_pool_alloc(struct hoist__emu_device *device, struct hoist__emu_po
 	if (result != EMU_SUCCESS || captures)
 		free(block);
 	return result;
+}
+
+/* [locked] */
+static struct hoist__emu_block *find_block(uintptr_t address)
+{
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
+	if (block == NULL)
+		block = hoist__emu_range_find(&hoist__emu.registrations, address, 1);
+	return block != NULL && block->range.start == address ? block : NULL;
+}
+
+static bool is_imported(const struct hoist__emu_block *block)
+{
+	return block != NULL && block->window != NULL && hoist__emu_window_is_of_pool(block);
+}
+
+/* [locked] Another process's block goes once the stream has passed.  The lock is released while the
+ * host waits, so the block is looked for anew. */
+static int free_imported(uintptr_t address, struct hoist__emu_stream *stream)
+{
+	int result = hoist__emu_stream_drain(stream);
+	struct hoist__emu_block *block = find_block(address);
+	if (!is_imported(block)) {
+		hoist__emu.count.bad_frees++;
+		return EMU_INVALID_VALUE;
+	}
+	hoist__emu_window_leave(block);
+	int freed = hoist__emu_block_retire(block);
+	return result != EMU_SUCCESS ? result : freed;
 }
 
 /* Memory of a graph has no block, and a free on a capturing stream is a node of its graph. */
@@ -284,13 +355,14 @@ int hoist__emu_pool_free(struct hoist__emu_device *device, uintptr_t address,
 		hoist__emu_unlock();
 		return result;
 	}
-	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.allocations, address, 1);
-	if (block == NULL || block->range.start != address || block->piece == NULL) {
+	struct hoist__emu_block *block = find_block(address);
+	bool imported = is_imported(block);
+	if (!imported && (block == NULL || block->piece == NULL)) {
 		hoist__emu.count.bad_frees++;
 		result = EMU_INVALID_VALUE;
 	}
 	if (result == EMU_SUCCESS)
-		result = free_block(block, stream);
+		result = imported ? free_imported(address, stream) : free_block(block, stream);
 	hoist__emu_unlock();
 	return result;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* emulator/pool.h - the drivers' stream-ordered pools.
  *
- *   piece    a place on the device that the pool reserved; given out whole, never split or
- *            joined, to requests of at least half its size
- *   block    one use of a piece, from an allocation to its free
- *   release  the operation that a free queues: when the stream passes it, work of other
- *            streams that still uses the block was not ordered, and fails
+ *   piece    a place that the pool reserved on the device, or in memory of the host; given out
+ * whole, never split or joined, to requests of at least half its size block    one use of a piece,
+ * from an allocation to its free release  the operation that a free queues: when the stream passes
+ * it, work of other streams that still uses the block was not ordered, and fails
  *
  * A free piece serves its own stream at once.  It serves another stream when its release has
  * passed, if the pool may reuse opportunistically.  Otherwise, if the device or the pool's limit
@@ -31,9 +30,22 @@ enum {
 	EMU_POOL_ATTRIBUTES
 };
 
-int hoist__emu_pool_create(struct hoist__emu_device *device, uint64_t max_bytes,
-			   struct hoist__emu_pool **ret);
+/* The memory of a pool: the device's alone; pinned memory of the host; memory that the driver
+ * moves. The last two are CUDA's. */
+enum hoist__emu_pool_kind { EMU_POOL_DEVICE, EMU_POOL_HOST, EMU_POOL_MANAGED, EMU_POOL_KINDS };
+
+/* Memory of the host has no device of its own: @device is then the first one. */
+int hoist__emu_pool_create(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+			   uint64_t max_bytes, struct hoist__emu_pool **ret);
+
+/* Gives the pool that the driver itself has, made on first use. */
+int hoist__emu_pool_default(struct hoist__emu_device *device, enum hoist__emu_pool_kind kind,
+			    struct hoist__emu_pool **ret);
+
+/* Gives or sets the pool that allocations without a pool are made from: the default, until another
+ * one of the device is set, and again once that one is destroyed. */
 int hoist__emu_pool_of_device(struct hoist__emu_device *device, struct hoist__emu_pool **ret);
+int hoist__emu_pool_set_of_device(struct hoist__emu_device *device, struct hoist__emu_pool *handle);
 int hoist__emu_pool_destroy(struct hoist__emu_pool *handle);
 int hoist__emu_pool_trim(struct hoist__emu_pool *handle, size_t keep_bytes);
 

@@ -23,6 +23,9 @@ bool hoist__emu_pointer(uintptr_t address, struct hoist__emu_pointer *ret)
 						  ? address
 						  : host + hoist__emu_face.registered_offset,
 			.host_address = device ? 0 : host,
+			.start = block->range.start,
+			.bytes = block->range.bytes,
+			.pool = block->piece != NULL ? block->piece->pool : NULL,
 		};
 	/* Virtual memory has mappings instead of blocks. */
 	const struct hoist__emu_device *mapped =

@@ -63,6 +63,15 @@ int hoist__emu_register(void *address, size_t bytes)
 	return result;
 }
 
+/* [locked] */
+static int end_registration(struct hoist__emu_block *block)
+{
+	hoist__emu_range_remove(&hoist__emu.registrations, &block->range);
+	hoist__emu.count.live_registrations--;
+	hoist__emu.count.live_registered_bytes -= block->range.bytes;
+	return hoist__emu_block_retire(block);
+}
+
 int hoist__emu_unregister(void *address)
 {
 	uintptr_t start = (uintptr_t)address;
@@ -72,14 +81,58 @@ int hoist__emu_unregister(void *address)
 	result = EMU_NOT_REGISTERED;
 	hoist__emu_lock();
 	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.registrations, start, 1);
-	if (block != NULL && block->range.start == start && !block->managed) {
-		hoist__emu_range_remove(&hoist__emu.registrations, &block->range);
-		hoist__emu.count.live_registrations--;
-		hoist__emu.count.live_registered_bytes -= block->range.bytes;
-		result = hoist__emu_block_retire(block);
-	} else {
+	if (block != NULL && block->range.start == start && !block->owned && block->device == NULL)
+		result = end_registration(block);
+	else
 		hoist__emu.count.bad_frees++;
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_host_alloc(size_t bytes, void **ret)
+{
+	if (bytes == 0 || ret == NULL)
+		return EMU_INVALID_VALUE;
+	if (bytes > SIZE_MAX / 4)
+		return EMU_OUT_OF_MEMORY;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	struct hoist__emu_block *block = calloc(1, sizeof *block);
+	if (block == NULL)
+		return EMU_OUT_OF_MEMORY;
+	block->rounded = (size_t)hoist__round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+	void *memory = mmap(NULL, block->rounded, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED) {
+		free(block);
+		return EMU_OUT_OF_MEMORY;
 	}
+	block->owned = true;
+	block->range = (struct hoist__emu_range){.start = (uintptr_t)memory, .bytes = bytes};
+	hoist__emu_lock();
+	result = register_block(block);
+	hoist__emu_unlock();
+	if (result == EMU_SUCCESS)
+		*ret = memory;
+	else
+		hoist__emu_block_discard(block);
+	return result;
+}
+
+int hoist__emu_host_free(void *address)
+{
+	uintptr_t start = (uintptr_t)address;
+	int result = hoist__emu_unsafe();
+	if (result != EMU_SUCCESS)
+		return result;
+	result = EMU_INVALID_VALUE;
+	hoist__emu_lock();
+	struct hoist__emu_block *block = hoist__emu_range_find(&hoist__emu.registrations, start, 1);
+	if (block != NULL && block->range.start == start && block->owned)
+		result = end_registration(block);
+	else
+		hoist__emu.count.bad_frees++;
 	hoist__emu_unlock();
 	return result;
 }

@@ -268,6 +268,47 @@ int hoist__emu_stream_find(struct hoist__emu_device *device, struct hoist__emu_s
 	return EMU_SUCCESS;
 }
 
+/* [locked] Asking is no work: it neither needs the stream's device nor breaks a capture. */
+static int find_any(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+		    struct hoist__emu_stream **ret)
+{
+	if (handle == EMU_STREAM_OF_THREAD)
+		return find_of_thread(device, ret);
+	*ret = NULL;
+	if (handle == NULL || handle == EMU_STREAM_LEGACY)
+		return EMU_SUCCESS;
+	*ret = hoist__emu_range_find(&hoist__emu.streams, (uintptr_t)handle, 1);
+	return *ret != NULL ? EMU_SUCCESS : EMU_INVALID_HANDLE;
+}
+
+int hoist__emu_stream_set_priority(struct hoist__emu_stream *handle, int priority)
+{
+	struct hoist__emu_stream *stream = NULL;
+	hoist__emu_lock();
+	int result = find_any(NULL, handle, &stream);
+	if (result == EMU_SUCCESS)
+		stream->priority = priority;
+	hoist__emu_unlock();
+	return result;
+}
+
+int hoist__emu_stream_info(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			   struct hoist__emu_stream_info *ret)
+{
+	struct hoist__emu_stream *stream = NULL;
+	hoist__emu_lock();
+	int result = find_any(device, handle, &stream);
+	if (result == EMU_SUCCESS)
+		*ret = (struct hoist__emu_stream_info){
+			.device = stream != NULL ? stream->device : device,
+			.blocking = stream == NULL || stream->blocking,
+			.priority = stream != NULL ? stream->priority : 0,
+			.id = stream != NULL ? (uintptr_t)stream : 1 + (uint64_t)device->ordinal,
+		};
+	hoist__emu_unlock();
+	return result;
+}
+
 /* --- work --- */
 
 /* Returns the latency of the stream's next operation (xorshift64*). */

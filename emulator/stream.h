@@ -71,6 +71,7 @@ struct hoist__emu_stream {
 	struct hoist__list queue;
 	unsigned refs; /* handle, thread, waiting callers, events */
 	bool blocking; /* ordered with the NULL stream */
+	int priority;
 	bool is_null;
 	bool is_of_thread;
 	pthread_t owner; /* is_of_thread: the thread whose default stream it is */
@@ -86,6 +87,20 @@ struct hoist__emu_stream {
 int hoist__emu_stream_create(struct hoist__emu_device *device, bool blocking,
 			     struct hoist__emu_stream **ret);
 int hoist__emu_stream_destroy(struct hoist__emu_stream *handle);
+
+struct hoist__emu_stream_info {
+	struct hoist__emu_device *device;
+	bool blocking;
+	int priority;
+	uint64_t id; /* of this stream alone */
+};
+
+/* Sets how urgent the work of a stream is; work is done in the same way all the same. */
+int hoist__emu_stream_set_priority(struct hoist__emu_stream *handle, int priority);
+
+/* Answers for a stream of any device; for a default stream, of @device. */
+int hoist__emu_stream_info(struct hoist__emu_device *device, struct hoist__emu_stream *handle,
+			   struct hoist__emu_stream_info *ret);
 int hoist__emu_stream_synchronize(struct hoist__emu_device *device,
 				  struct hoist__emu_stream *handle);
 int hoist__emu_stream_query(struct hoist__emu_device *device, struct hoist__emu_stream *handle);

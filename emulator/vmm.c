@@ -17,7 +17,7 @@ struct memory {
 	struct hoist__emu_range range; /* [this, this + 1): its handle */
 	struct hoist__emu_block block; /* counts the memory's bytes as its device's */
 	int fd;
-	bool released;
+	unsigned n_handles; /* released as often as it was made and retained: gone */
 	unsigned n_mappings;
 };
 
@@ -169,7 +169,7 @@ int hoist__emu_vmm_unreserve(uintptr_t address, size_t bytes)
 /* [locked] */
 static void settle(struct memory *memory)
 {
-	if (!memory->released || memory->n_mappings > 0)
+	if (memory->n_handles > 0 || memory->n_mappings > 0)
 		return;
 	hoist__emu_block_give(&memory->block);
 	hoist__emu.count.live_allocations--;
@@ -185,6 +185,7 @@ static int take(struct memory *memory, size_t bytes)
 		return EMU_OUT_OF_MEMORY;
 	hoist__emu_block_take(&memory->block);
 	hoist__emu.count.live_allocations++;
+	memory->n_handles = 1;
 	return EMU_SUCCESS;
 }
 
@@ -228,10 +229,30 @@ int hoist__emu_vmm_release(void *handle)
 	if (memory == NULL) {
 		result = refuse();
 	} else {
-		hoist__emu_range_remove(&area.memories, &memory->range);
-		memory->released = true;
+		if (--memory->n_handles == 0)
+			hoist__emu_range_remove(&area.memories, &memory->range);
 		settle(memory);
 	}
+	hoist__emu_unlock();
+	return result;
+}
+
+/* [locked] Counts one handle more, also of memory that has only mappings left. */
+static int retain(struct memory *memory)
+{
+	if (memory->n_handles == 0 && hoist__emu_range_add(&area.memories, &memory->range) < 0)
+		return EMU_OUT_OF_MEMORY;
+	memory->n_handles++;
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_vmm_retain(uintptr_t address, void **ret)
+{
+	hoist__emu_lock();
+	const struct mapping *mapping = hoist__emu_range_find(&area.mappings, address, 1);
+	int result = mapping != NULL ? retain(mapping->memory) : refuse();
+	if (result == EMU_SUCCESS)
+		*ret = mapping->memory;
 	hoist__emu_unlock();
 	return result;
 }

@@ -30,6 +30,8 @@ int hoist__emu_vmm_reserve(size_t bytes, size_t align, uintptr_t hint, uintptr_t
 int hoist__emu_vmm_unreserve(uintptr_t address, size_t bytes);
 int hoist__emu_vmm_create(struct hoist__emu_device *device, size_t bytes, void **ret);
 int hoist__emu_vmm_release(void *handle);
+/* Gives one handle more of the memory that is mapped at @address: it is released for itself. */
+int hoist__emu_vmm_retain(uintptr_t address, void **ret);
 int hoist__emu_vmm_map(uintptr_t address, size_t bytes, size_t offset, void *handle);
 int hoist__emu_vmm_unmap(uintptr_t address, size_t bytes);
 

@@ -302,15 +302,19 @@ static uint64_t alive(const struct control *control)
 	       count.live_events + count.live_pools + count.live_imports + count.live_reservations;
 }
 
-/* Fails the first use of each function in turn. */
-static void fail_each(const struct control *control, unsigned (*walk)(void))
+/* The rows of a table.  CUDA's other functions come behind them: client.c walks those. */
+#define ONE_ROW(name, symbol, result, arguments, need, since) +1
+#define ROWS(table) (0 table(ONE_ROW))
+
+/* Fails the first use of each of the first @n functions in turn. */
+static void fail_each(const struct control *control, unsigned (*walk)(void), unsigned n)
 {
 	char spec[128];
 	cr_assert(walk() == 0);
-	for (unsigned i = 0; control->function(i) != NULL; i++)
+	for (unsigned i = 0; i < n; i++)
 		cr_expect(control->calls(control->function(i)) > 0, "%s is not walked",
 			  control->function(i));
-	for (unsigned i = 0; control->function(i) != NULL; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		const char *function = control->function(i);
 		(void)snprintf(spec, sizeof spec, "%s:1:321", function);
 		control->reset();
@@ -331,14 +335,14 @@ Test(emulator_fault, every_cuda_function_fails_on_demand)
 {
 	start_peer(share_memory_cuda);
 	cuda_open(&cu, "cuda:1");
-	fail_each(&cu.control, walk_cuda);
+	fail_each(&cu.control, walk_cuda, ROWS(HOIST__CUDA_TABLE));
 }
 
 Test(emulator_fault, every_hip_function_fails_on_demand)
 {
 	start_peer(share_memory_hip);
 	hip_open(&hip, "hip:1");
-	fail_each(&hip.control, walk_hip);
+	fail_each(&hip.control, walk_hip, ROWS(HOIST__HIP_TABLE));
 }
 
 Test(emulator_fault, any_call_can_be_the_one_that_fails)

@@ -22,6 +22,9 @@ static int leave_things_behind(void)
 	cuda_start(&cu, "cuda:1", 0);
 	bool good = cu.cuMemAlloc(&memory, 1000) == 0 && cu.cuStreamCreate(&stream, 1) == 0 &&
 		    cu.cuMemcpyHtoDAsync(memory, &cu, 100, stream) == 0;
+	hoist__cu_result (*lacked)(void *) = NULL;
+	*(void **)&lacked = driver_symbol(cu.so, "cuGraphCreate");
+	good = good && lacked(NULL) == HOIST__CU_ERROR_NOT_SUPPORTED;
 	cu.control.hold(1);
 	good = good && cu.cuMemsetD8Async(memory, 0, 1000, stream) == 0;
 	return good ? 0 : 1;
@@ -62,6 +65,9 @@ static int judge(const json_t *report)
 	failures += check(report, "host_to_device_bytes", 100);
 	failures += check(json_object_get(report, "functions"), "cuMemAlloc_v2", 1);
 	failures += check(json_object_get(report, "functions"), "cuMemFree_v2", 0);
+	const json_t *lacked = json_object_get(report, "not_supported");
+	failures += check(lacked, "cuGraphCreate", 1);
+	failures += json_object_size(lacked) != 1;
 	return failures;
 }
 
