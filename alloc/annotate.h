@@ -70,6 +70,14 @@ static inline void hoist__annotate_hidden(uintptr_t address, size_t bytes)
 #endif
 }
 
+/* Nothing is mapped in [address, address + bytes) any more, and what comes there next is not hidden.
+ * Valgrind sees mappings come and go, ASan does not. */
+static inline void hoist__annotate_gone(uintptr_t address, size_t bytes)
+{
+	if (hoist__asan_runs())
+		__asan_unpoison_memory_region((const void *)address, bytes);
+}
+
 /* Shows [address, address + bytes).  @defined: the content is valid, or is written where Valgrind
  * does not see it. */
 static inline void hoist__annotate_shown(uintptr_t address, size_t bytes, bool defined)

@@ -24,8 +24,8 @@ static bool is_alone(const struct hoist__pool_extent *extent, uintptr_t address)
 }
 
 /* Returns: the region of the block around @address, if the block can give back pages; else NULL.
- * The region stays as long as the block lives.  *@first: it has all its pages. */
-static struct hoist__pool_region *find(struct hoist__pool *pool, uintptr_t address, bool *first)
+ * The region stays as long as the block lives. */
+static struct hoist__pool_region *find(struct hoist__pool *pool, uintptr_t address)
 {
 	struct hoist__pool_region *found = NULL;
 	if (pool->options.kind != HOIST__MEMORY_HOST || pool->options.source != NULL ||
@@ -34,18 +34,15 @@ static struct hoist__pool_region *find(struct hoist__pool *pool, uintptr_t addre
 	pthread_mutex_lock(&pool->lock);
 	const struct hoist__pool_extent *extent = hoist__pool_extent_at(pool, address);
 	if (extent != NULL && extent->region->region->options.given == 0 &&
-	    !extent->region->region->pinned && is_alone(extent, address)) {
+	    !extent->region->region->pinned && is_alone(extent, address))
 		found = extent->region;
-		*first = found->discarded == 0;
-	}
 	pthread_mutex_unlock(&pool->lock);
 	return found;
 }
 
 size_t hoist__pool_page_bytes(struct hoist__pool *pool, uintptr_t address)
 {
-	bool first;
-	const struct hoist__pool_region *holder = find(pool, address, &first);
+	const struct hoist__pool_region *holder = find(pool, address);
 	if (holder == NULL)
 		return 0;
 	return holder->region->pages == HOIST__PAGES_HUGETLB ? HOIST__HUGE_PAGE_BYTES
@@ -76,10 +73,9 @@ static void count(struct hoist__pool *pool, struct hoist__pool_region *holder, s
 
 int hoist__pool_discard(struct hoist__pool *pool, uintptr_t address, size_t bytes)
 {
-	bool first = true;
-	struct hoist__pool_region *holder = find(pool, address, &first);
+	struct hoist__pool_region *holder = find(pool, address);
 	HOIST__ASSERT(holder != NULL && bytes != 0);
-	int err = hoist__region_discard(holder->region, address, bytes, first);
+	int err = hoist__region_discard(holder->region, address, bytes, true);
 	if (err != 0)
 		return err;
 	if (hoist__watch_annotates())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* alloc/map.c - maps address space for host regions.
+/* alloc/map.c - maps address space for host regions, and files of shared memory.
  * The contract is in alloc/map.h. */
 #include "config.h"
 
@@ -63,6 +63,36 @@ int hoist__map_hugetlb(size_t bytes, struct hoist__map *ret)
 	if (base == MAP_FAILED)
 		return hoist__fail_errno(-ENOMEM, "hugetlb: %zu pages", bytes >> 21);
 	*ret = (struct hoist__map){base, bytes, base, bytes};
+	return 0;
+}
+
+int hoist__map_file(int fd, size_t bytes, int protection, int flags, const char *what, char **ret)
+{
+	const size_t align = HOIST__HUGE_PAGE_BYTES;
+	if (bytes > SIZE_MAX / 2)
+		return hoist__fail(-ENOMEM, "mapping %s of %zu bytes", what, bytes);
+	char *room = mmap(NULL, bytes + align, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (room == MAP_FAILED)
+		return hoist__fail_errno(-ENOMEM, "address space for %s of %s", what,
+					 hoist__figure(bytes).text);
+	char *base = (char *)hoist__round_up((uintptr_t)room, align);
+	size_t before = (size_t)(base - room);
+	/* hugetlb maps end at a boundary of their pages. */
+	size_t after = align - before;
+	if (mmap(base, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		int err = -errno;
+		(void)munmap(room, bytes + align);
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "mapping %s of %s", what,
+					 hoist__figure(bytes).text);
+	}
+	/* If the process has too many mappings to unmap the rest, the rest costs no memory. */
+	if (before > 0)
+		(void)munmap(room, before);
+	size_t end = hoist__round_up(bytes, hoist__page_bytes());
+	if (after > end - bytes)
+		(void)munmap(base + end, after - (end - bytes));
+	*ret = base;
 	return 0;
 }
 

@@ -32,6 +32,12 @@ int hoist__map_anonymous(size_t bytes, struct hoist__map *ret);
  *   safely here (a touch of a page that the pool cannot supply kills the process). */
 int hoist__map_hugetlb(size_t bytes, struct hoist__map *ret);
 
+/* Maps the first @bytes of a file at a 2 MiB boundary, so that huge pages of the page cache are
+ * mapped as such.  @protection, @flags: as mmap(2).  @what: for messages.  The caller unmaps
+ * @bytes.
+ * Returns: 0; -ENOMEM; as mmap(2). */
+int hoist__map_file(int fd, size_t bytes, int protection, int flags, const char *what, char **ret);
+
 /* Gives the memory back, also where munmap() fails. */
 void hoist__map_release(struct hoist__map *map);
 

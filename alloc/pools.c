@@ -100,6 +100,10 @@ static void in_child(void)
 		pool->reserved -= pool->releasing;
 		pool->releasing = 0;
 		hoist__caches_forked(pool);
+		for (struct hoist__list *node = pool->regions.next; node != &pool->regions;
+		     node = node->next)
+			hoist__region_forked(
+				HOIST__CONTAINER_OF(node, struct hoist__pool_region, link)->region);
 	}
 	release_all();
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "alloc/annotate.h"
 #include "alloc/recipe.h"
 #include "base/assert.h"
 #include "base/checked.h"
@@ -199,29 +200,75 @@ int hoist__region_create(const struct hoist__region_options *options, struct hoi
 	return 0;
 }
 
+/* Huge pages that keep_small() has made small, of all regions.  Each adds up to two mappings to the
+ * process, which may have 65,530. */
+static atomic_uint n_small;
+#define MOST_SMALL 2000u
+
 void hoist__region_destroy(struct hoist__region *region)
 {
 	if (region == NULL)
 		return;
 	struct hoist__region_storage *storage =
 		HOIST__CONTAINER_OF(region, struct hoist__region_storage, region);
+	atomic_fetch_sub(&n_small, atomic_load(&region->n_small));
 	hoist__recipe_undo(storage);
 	if (storage->taken_bytes != 0)
 		give_back(storage);
 	free(storage);
 }
 
+void hoist__region_forked(struct hoist__region *region)
+{
+	const struct hoist__region_storage *storage =
+		HOIST__CONTAINER_OF(region, struct hoist__region_storage, region);
+	if (storage->not_in_children)
+		hoist__annotate_gone(region->base, region->bytes);
+}
+
+/* Keeps the kernel from making huge pages in the whole region. */
+static void keep_all_small(struct hoist__region *region)
+{
+	if (!atomic_exchange(&region->all_small, true))
+		(void)madvise((void *)region->base, region->bytes, MADV_NOHUGEPAGE);
+}
+
+/* Keeps the kernel from making a huge page of the one around @edge, of which a part goes back: the
+ * hole would be filled again.  Where the process has many such pages, the whole region is small. */
+static void keep_small(struct hoist__region *region, uintptr_t edge)
+{
+	uintptr_t end = region->base + region->bytes;
+	uintptr_t page = hoist__round_down(edge, HOIST__HUGE_PAGE_BYTES);
+	if (edge == page || edge == end || atomic_load(&region->all_small) ||
+	    atomic_exchange(&region->last_small, page) == page)
+		return;
+	if (atomic_fetch_add(&n_small, 1) >= MOST_SMALL) {
+		atomic_fetch_sub(&n_small, 1);
+		keep_all_small(region);
+		return;
+	}
+	atomic_fetch_add(&region->n_small, 1);
+	uintptr_t from = hoist__max_u64(page, region->base);
+	uintptr_t to = hoist__min_u64(page + HOIST__HUGE_PAGE_BYTES, end);
+	(void)madvise((void *)from, to - from, MADV_NOHUGEPAGE);
+}
+
 /* MADV_DONTNEED, as MADV_FREE keeps the pages until memory is short: until then they would count
  * for the process and its control group.  Huge pages that are whole stay what they are under
  * MADV_NOHUGEPAGE, which is only advice here. */
-int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes, bool first)
+int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
+			  bool divides)
 {
 	uint64_t start = hoist__now_ns();
 	HOIST__ASSERT(region->options.kind == HOIST__MEMORY_HOST && !region->pinned);
 	HOIST__ASSERT(address >= region->base && bytes <= region->bytes &&
 		      address - region->base <= region->bytes - bytes);
-	if (first && region->pages == HOIST__PAGES_THP)
-		(void)madvise((void *)region->base, region->bytes, MADV_NOHUGEPAGE);
+	if (region->pages == HOIST__PAGES_THP && divides) {
+		keep_small(region, address);
+		keep_small(region, address + bytes);
+	} else if (region->pages == HOIST__PAGES_THP) {
+		keep_all_small(region);
+	}
 	int err = madvise((void *)address, bytes, MADV_DONTNEED) == 0 ? 0 : -errno;
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	return err == 0 ? 0

@@ -51,6 +51,7 @@
 #ifndef HOIST_ALLOC_REGION_H
 #define HOIST_ALLOC_REGION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -146,6 +147,10 @@ struct hoist__region {
 	                              * or none */
 	int node;                    /* the node of all sampled pages whose node the kernel tells;
 	                              * -1: several nodes, or unknown */
+	/* Parts of transparent huge pages were discarded: */
+	atomic_uint n_small;          /* huge pages that were made small one by one */
+	_Atomic uintptr_t last_small; /* the last of these; 0: none */
+	_Atomic bool all_small;
 	uint64_t step_ns[HOIST__N_STEPS];
 	/* Why a step took its fallback ("" if it did not): shown by doctor and the debug log. */
 	char step_note[HOIST__N_STEPS][96];
@@ -164,12 +169,17 @@ size_t hoist__region_bound(const struct hoist__region_options *options);
 /* Takes NULL.  Pre: nothing uses the memory any more, the device included. */
 void hoist__region_destroy(struct hoist__region *region);
 
+/* Called in a child of fork, which may not have the region's memory: the child's own mappings may
+ * come there. */
+void hoist__region_forked(struct hoist__region *region);
+
 /* Gives whole pages of a region of pageable host memory, which nobody else gave, back to the system.
- * With the @first ones, the kernel is told to make no huge pages in the region any more: with huge
- * pages it would fill the holes again.  Thread-safe over disjoint ranges.
+ * Where a part of a huge page goes, the kernel is told to make none there any more, which would fill
+ * the hole again; without @divides, or where the process has many such pages, none in the region.
+ * Thread-safe over disjoint ranges.
  * Returns: 0; -EINVAL (hugetlb pages, and a kernel before 5.18), -ENOMEM. */
 int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
-			  bool first);
+			  bool divides);
 
 /* Populates [address, address+bytes) of an unpopulated region, from the calling thread.
  * Populates whole pages of the region's page kind.  Content that was never touched is zero, other

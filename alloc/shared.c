@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "alloc/map.h"
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -33,7 +34,7 @@ struct hoist__shared {
 	int fd;
 	dev_t device; /* device and inode identify the file */
 	ino_t inode;
-	void *address;
+	char *address; /* 2 MiB-aligned */
 	size_t bytes;
 	bool read_only;
 	bool foreign;
@@ -83,11 +84,10 @@ static int map(struct hoist__shared *shared)
 {
 	int protection = shared->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
 	HOIST__ASSERT(shared->fd >= 0 && shared->bytes != 0 && shared->address == NULL);
-	void *address = mmap(NULL, shared->bytes, protection, MAP_SHARED, shared->fd, 0);
-	if (address == MAP_FAILED)
-		return hoist__fail_errno(-errno, "mapping %zu bytes of shared memory",
-					 shared->bytes);
-	shared->address = address;
+	int err = hoist__map_file(shared->fd, shared->bytes, protection, MAP_SHARED,
+				  "memory to be shared", &shared->address);
+	if (err < 0)
+		return err;
 	shared->refs = 1;
 	return 0;
 }

@@ -4,8 +4,9 @@
 #
 # BUILD is the build folder; FOLDER, on the disk to be measured, gets some 9 GiB of checkpoints,
 # which stay for the next time.  PYTHON is that of a virtual environment with the peers
-# (peers.py says which); without it they are left out.  Needs fio, and as root it gets huge pages.
-# Nothing else may run.  About ten minutes; RUNS=N in the environment is how often each is measured;
+# (peers.py says which); without it they are left out.  Where the package hoist is installed there, too,
+# the package is measured (python.py, peers.py --python).  Needs fio, and as root it gets huge pages.
+# Nothing else may run.  About a quarter of an hour; RUNS=N in the environment is how often each is measured;
 # with QUICK=1 everything is small, and shows only that it works.
 #
 # What each program says lies in FOLDER/results, as text and JSON.
@@ -69,6 +70,14 @@ measure attach "$build/bench/attach" --runs "$runs" --json - "$folder/2g/$model"
 measure group "$build/bench/group" --runs "$runs" --json - "$folder/1g/$model"
 [ -z "$python" ] || measure peers "$python" "$here/peers.py" --library \
 	"$build/lib/.libs/libhoist.so" --runs "$runs" --json "$folder/2g/$model"
+if [ -n "$python" ] && "$python" -c 'import hoist' 2>/dev/null; then
+	measure python "$python" "$here/python.py" --runs "$runs" --json --many "$folder/many/$model" \
+		--file "$folder/1g/$model"
+	measure peers-python "$python" "$here/peers.py" --python --library \
+		"$build/lib/.libs/libhoist.so" --runs "$runs" --json "$folder/1g/$model"
+else
+	echo "left out: the Python package, which is not installed for ${python:-a PYTHON}"
+fi
 
 python3 - "$folder"/results/*.json <<'END'
 import json

@@ -123,13 +123,8 @@ void bench_make_hot(const char *path)
 
 void bench_make_half(const char *path)
 {
-	const uint64_t piece = (uint64_t)16 << 20;
-	uint64_t bytes = bench_file_bytes(path);
-	bench_make_cold(path);
 	int fd = open_file(path);
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no readahead into the next piece */
-	for (uint64_t at = 0; at < bytes; at += 2 * piece)
-		need(pages_read(fd, at, bytes - at < piece ? bytes - at : piece));
+	need(pages_halve(fd, 0, bench_file_bytes(path)));
 	close(fd);
 }
 

@@ -112,6 +112,13 @@ int child_run(const struct child *child, struct child_result *ret)
 	return pid > 0 ? STATUS_OK : fail("running %s: %s", child->argv[0], strerror(err));
 }
 
+bool child_has_ended(pid_t child)
+{
+	siginfo_t ended = {0};
+	return waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+	       ended.si_pid != 0;
+}
+
 const char *child_last_line(struct child_result *result)
 {
 	static const char prefix[] = "hoist: ";

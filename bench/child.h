@@ -3,7 +3,9 @@
 #ifndef HOIST_BENCH_CHILD_H
 #define HOIST_BENCH_CHILD_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct child {
 	const char *const *argv;     /* NULL at the end; argv[0] is looked for in PATH */
@@ -22,6 +24,9 @@ struct child_result {
  * has one thread.  Returns a STATUS_*, FAILED (with the message printed) if it could not even be
  * started. */
 int child_run(const struct child *child, struct child_result *ret);
+
+/* Whether a child of this process has ended.  waitpid() of it is still to come. */
+bool child_has_ended(pid_t child);
 
 /* Its last line, without the end and without "hoist: "; "" if there is none. */
 const char *child_last_line(struct child_result *result);

@@ -180,15 +180,11 @@ struct candidate {
 	double rate; /* the best so far */
 };
 
-static void measure(const char *path, uint64_t write_bytes, struct candidate *candidate)
+static void measure(fio_rate *rate, const char *path, uint64_t bytes, struct candidate *candidate)
 {
-	struct fio_result result;
-	if (write_bytes > 0)
-		fio_write(path, write_bytes, &candidate->shape, &result);
-	else
-		fio_read(path, &candidate->shape, &result);
-	if (result.bytes_per_second > candidate->rate)
-		candidate->rate = result.bytes_per_second;
+	double found = rate(path, bytes, &candidate->shape);
+	if (found > candidate->rate)
+		candidate->rate = found;
 }
 
 static int faster(const void *a, const void *b)
@@ -198,9 +194,8 @@ static int faster(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* hoist is compared with the best that fio can do: every shape is tried once, and the three best
- * get two more tries, since a single try may be slow by chance. */
-static struct fio_shape best_shape(const char *path, uint64_t write_bytes, unsigned most_depth)
+/* A single try may be slow by chance. */
+struct fio_shape fio_best(fio_rate *rate, const char *path, uint64_t bytes, unsigned most_depth)
 {
 	struct candidate candidates[20];
 	size_t n = 0;
@@ -209,24 +204,39 @@ static struct fio_shape best_shape(const char *path, uint64_t write_bytes, unsig
 			if (block * depth > MOST_BUFFERS)
 				continue;
 			candidates[n] = (struct candidate){.shape = {block, depth}};
-			measure(path, write_bytes, &candidates[n++]);
+			measure(rate, path, bytes, &candidates[n++]);
 		}
 	}
 	qsort(candidates, n, sizeof candidates[0], faster);
 	for (size_t i = 0; i < 6; i++)
-		measure(path, write_bytes, &candidates[i % 3]);
+		measure(rate, path, bytes, &candidates[i % 3]);
 	qsort(candidates, 3, sizeof candidates[0], faster);
 	return candidates[0].shape;
 }
 
+static double rate_of_read(const char *path, uint64_t bytes, const struct fio_shape *shape)
+{
+	struct fio_result result;
+	(void)bytes;
+	fio_read(path, shape, &result);
+	return result.bytes_per_second;
+}
+
+static double rate_of_write(const char *path, uint64_t bytes, const struct fio_shape *shape)
+{
+	struct fio_result result;
+	fio_write(path, bytes, shape, &result);
+	return result.bytes_per_second;
+}
+
 struct fio_shape fio_best_read(const char *path)
 {
-	return best_shape(path, 0, 64);
+	return fio_best(rate_of_read, path, 0, 64);
 }
 
 struct fio_shape fio_best_write(const char *path, uint64_t bytes)
 {
-	return best_shape(path, bytes, 16);
+	return fio_best(rate_of_write, path, bytes, 16);
 }
 
 const char *fio_label(const struct fio_shape *shape, char *ret, unsigned bytes)

@@ -33,11 +33,17 @@ void fio_read(const char *path, const struct fio_shape *shape, struct fio_result
 void fio_write(const char *path, uint64_t bytes, const struct fio_shape *shape,
 	       struct fio_result *ret);
 
-/* The fastest of blocks of 1 to 16 MiB by depths from 8 to 64, as far as all of its buffers are
+/* The rate of one run in @shape, in bytes a second. */
+typedef double fio_rate(const char *path, uint64_t bytes, const struct fio_shape *shape);
+
+/* The fastest of blocks of 1 to 16 MiB by depths from 8 to @most_depth, as far as all blocks are
  * 256 MiB at most (beyond, fio is busy with touching them): each tried once, the best three twice
- * more. */
+ * more. hoist is compared with the best that the peer can do. */
+struct fio_shape fio_best(fio_rate *rate, const char *path, uint64_t bytes, unsigned most_depth);
+
+/* Depths from 8 to 64. */
 struct fio_shape fio_best_read(const char *path);
-/* The same for writing, blocks of 1 to 16 MiB by depths 8 and 16. */
+/* Depths 8 and 16. */
 struct fio_shape fio_best_write(const char *path, uint64_t bytes);
 
 /* "fio, 1 MiB x 8, huge pages"; "plain pages" where fio_reserve_huge_pages() got none. */

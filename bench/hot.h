@@ -20,12 +20,23 @@ struct hot_rows {
 	size_t n;
 };
 
-/* Seconds for the whole file, hot, into memory in a process of its own: huge pages that were never
- * touched, or with @warm populated before the clock starts.  Each of @n_threads has its share, in
- * one piece. */
+/* A part of a file, or rows of it. */
+struct hot_source {
+	int fd;
+	uint64_t offset;
+	size_t bytes;
+	const struct hot_rows *rows; /* NULL: the part */
+};
+
+/* Seconds for copying @source, which is hot, into huge pages that were never touched, or with @warm
+ * populated before the clock starts.  So is the map that bytes come from.  Each of @n_threads has
+ * its share, in one piece. */
+double hot_copy(const struct hot_source *source, enum hot_way way, int n_threads, int warm);
+
+/* The same of the whole file, which is made hot, in a process of its own. */
 double hot_run(const char *path, enum hot_way way, int n_threads, int warm);
 
-/* The same with one pread for each of the rows, into huge pages that were never touched. */
+/* The same of rows, with one pread for each, into huge pages that were never touched. */
 double hot_run_rows(const char *path, const struct hot_rows *rows, int n_threads);
 
 #endif

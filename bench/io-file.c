@@ -18,7 +18,6 @@
 #include "cli/format.h"
 
 #define STEP_NS 100000000
-#define HALF_BYTES ((uint64_t)16 << 20)
 
 /* --- what is loaded --- */
 
@@ -58,6 +57,7 @@ static int select_names(struct bench_file *file, uint64_t most)
 int bench_file_select(struct bench_file *file, uint64_t most)
 {
 	int status = select_names(file, most);
+	file->whole = most == UINT64_MAX && file->n_slices == 0;
 	if (status == STATUS_OK && file->bytes == 0)
 		return fail("there are no bytes to load; name a checkpoint that has some");
 	return status;
@@ -65,11 +65,12 @@ int bench_file_select(struct bench_file *file, uint64_t most)
 
 int bench_file_open(const struct bench_request *request, struct bench_file *ret)
 {
-	*ret = (struct bench_file){0};
-	int err = hoist_checkpoint_open(request->path, request->open_flags, &ret->checkpoint);
-	if (err == -EBADMSG)
-		err = hoist_checkpoint_open(request->path, request->open_flags | HOIST_OPEN_RAW,
-					    &ret->checkpoint);
+	*ret = (struct bench_file){.path = request->path, .open_flags = request->open_flags};
+	int err = hoist_checkpoint_open(ret->path, ret->open_flags, &ret->checkpoint);
+	if (err == -EBADMSG) {
+		ret->open_flags |= HOIST_OPEN_RAW;
+		err = hoist_checkpoint_open(ret->path, ret->open_flags, &ret->checkpoint);
+	}
 	return err == 0 ? bench_file_select(ret, UINT64_MAX) : fail_call(err);
 }
 
@@ -82,49 +83,33 @@ void bench_file_close(struct bench_file *file)
 
 /* --- cold and hot --- */
 
-struct span {
-	int fd;
-	uint64_t offset;
-	uint64_t bytes;
-};
-
-typedef int span_work(const struct span *span, void *context);
-
-static int read_span(const struct span *span, void *context)
+static int read_span(const struct bench_span *span, void *context)
 {
 	(void)context;
 	return pages_read(span->fd, span->offset, span->bytes);
 }
 
-/* Without readahead, which would bring the other half. */
-static int read_half(const struct span *span, void *context)
+static int halve_span(const struct bench_span *span, void *context)
 {
 	(void)context;
-	int status = STATUS_OK;
-	(void)posix_fadvise(span->fd, 0, 0, POSIX_FADV_RANDOM);
-	for (uint64_t at = 0; at < span->bytes && status == STATUS_OK; at += 2 * HALF_BYTES) {
-		uint64_t left = span->bytes - at;
-		status = pages_read(span->fd, span->offset + at,
-				    left < HALF_BYTES ? left : HALF_BYTES);
-	}
-	return status;
+	return pages_halve(span->fd, span->offset, span->bytes);
 }
 
-static int drop_span(const struct span *span, void *context)
+static int drop_span(const struct bench_span *span, void *context)
 {
 	(void)context;
 	return pages_drop(span->fd);
 }
 
 /* Adds to *@context the bytes of @span that lie in the page cache. */
-static int count_span(const struct span *span, void *context)
+static int count_span(const struct bench_span *span, void *context)
 {
 	return pages_count(span->fd, span->offset, span->bytes, context);
 }
 
 /* The bytes of the @index-th name in its file. */
 static int find_span(const struct bench_file *file, size_t index, size_t *ret_file,
-		     struct span *ret)
+		     struct bench_span *ret)
 {
 	size_t tensor = 0;
 	hoist_tensor_info info = {.size = sizeof info};
@@ -137,18 +122,17 @@ static int find_span(const struct bench_file *file, size_t index, size_t *ret_fi
 	return STATUS_OK;
 }
 
-/* Calls @work for each file, with the whole span that is loaded: tensors come in the order of their
- * bytes. */
-static int each_file(const struct bench_file *file, span_work *work, void *context)
+/* Tensors come in the order of their bytes. */
+int bench_file_each(const struct bench_file *file, bench_span_work *work, void *context)
 {
 	int status = STATUS_OK;
 	for (size_t i = 0; i < file->n_names && status == STATUS_OK;) {
-		struct span span = {.fd = -1};
+		struct bench_span span = {.fd = -1};
 		size_t of = 0;
 		status = find_span(file, i, &of, &span);
 		uint64_t end = span.offset + span.bytes;
 		while (status == STATUS_OK && ++i < file->n_names) {
-			struct span next = {.fd = -1};
+			struct bench_span next = {.fd = -1};
 			size_t next_of = 0;
 			status = find_span(file, i, &next_of, &next);
 			if (next_of != of)
@@ -173,23 +157,24 @@ static int each_file(const struct bench_file *file, span_work *work, void *conte
 static int make_hot(struct bench_file *file)
 {
 	uint64_t before = 0;
-	int status = each_file(file, count_span, &before);
-	return status != STATUS_OK || before >= file->bytes ? status
-							    : each_file(file, read_span, NULL);
+	int status = bench_file_each(file, count_span, &before);
+	return status != STATUS_OK || before >= file->bytes
+		       ? status
+		       : bench_file_each(file, read_span, NULL);
 }
 
 static int make_cold(struct bench_file *file)
 {
 	uint64_t before = 0;
 	uint64_t after = 0;
-	int status = each_file(file, count_span, &before);
+	int status = bench_file_each(file, count_span, &before);
 	if (status != STATUS_OK)
 		return status;
 	if (before == 0)
 		return STATUS_OK;
-	status = each_file(file, drop_span, NULL);
+	status = bench_file_each(file, drop_span, NULL);
 	if (status == STATUS_OK)
-		status = each_file(file, count_span, &after);
+		status = bench_file_each(file, count_span, &after);
 	if (after > before)
 		after = before;
 	if (before - after > file->dropped)
@@ -198,10 +183,10 @@ static int make_cold(struct bench_file *file)
 	return status;
 }
 
-static int prepare(struct bench_file *file, const struct bench_way *way)
+int bench_file_prepare(struct bench_file *file, const struct bench_way *way)
 {
 	int status = way->hot ? make_hot(file) : make_cold(file);
-	return status == STATUS_OK && way->half ? each_file(file, read_half, NULL) : status;
+	return status == STATUS_OK && way->half ? bench_file_each(file, halve_span, NULL) : status;
 }
 
 /* --- one load --- */
@@ -229,11 +214,9 @@ static int drive(hoist_load *load, bool streams)
 	return interrupted() ? fail("stopped by a signal") : fail_call(err);
 }
 
-/* Reads every byte of the buffer, in as little time as that takes. */
-static void touch_buffer(hoist_buffer *buffer)
+/* Reads every byte, in as little time as that takes. */
+static void touch_bytes(const char *bytes, size_t n)
 {
-	const char *bytes = hoist_buffer_data(buffer);
-	size_t n = hoist_buffer_bytes(buffer);
 	uint64_t sum = 0;
 	for (size_t i = 0; i + sizeof sum <= n; i += sizeof sum) {
 		uint64_t word;
@@ -251,10 +234,86 @@ static int touch_all(hoist_load *load)
 		hoist_buffer *buffer = NULL;
 		if (hoist_load_tensor(load, i, &(size_t){0}, &buffer) != 0)
 			return fail_library();
-		touch_buffer(buffer);
+		touch_bytes(hoist_buffer_data(buffer), hoist_buffer_bytes(buffer));
 		hoist_buffer_unref(buffer);
 	}
 	return STATUS_OK;
+}
+
+static int touch_span(const struct bench_span *span, void *context)
+{
+	size_t before = (size_t)(span->offset % (uint64_t)sysconf(_SC_PAGESIZE));
+	size_t bytes = before + (size_t)span->bytes;
+	(void)context;
+	char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, span->fd,
+			 (off_t)(span->offset - before));
+	if (map == MAP_FAILED)
+		return fail("a map: %s", strerror(errno));
+	touch_bytes(map + before, (size_t)span->bytes);
+	(void)munmap(map, bytes);
+	return STATUS_OK;
+}
+
+int bench_file_touch(struct bench_file *file, double *seconds)
+{
+	int status = bench_file_prepare(file, &(struct bench_way){.hot = true});
+	double begin = clock_seconds();
+	if (status == STATUS_OK)
+		status = bench_file_each(file, touch_span, NULL);
+	*seconds = clock_seconds() - begin;
+	return status;
+}
+
+/* One load, from its start to its end.  *ret: the load, also after a failure; or NULL. */
+static int run(struct bench_file *file, const hoist_load_options *options,
+	       const struct bench_way *way, double *seconds, hoist_load **ret)
+{
+	double begin = clock_seconds();
+	int err = hoist_load_start(file->checkpoint, options, ret);
+	if (err != 0)
+		return fail_call(err);
+	int status = drive(*ret, (options->flags & HOIST_LOAD_STREAM) != 0);
+	if (status == STATUS_OK && way->touch)
+		status = touch_all(*ret);
+	*seconds = clock_seconds() - begin;
+	return status;
+}
+
+/* The buffers that a load in place reads into, with the names that the checkpoint has. */
+struct buffers {
+	hoist_load_into *into;
+	size_t n;
+};
+
+static void drop_buffers(struct buffers *buffers)
+{
+	for (size_t i = 0; i < buffers->n; i++)
+		hoist_buffer_unref(buffers->into[i].buffer);
+	free(buffers->into);
+}
+
+/* Loads as @options say, and keeps the buffers alone. */
+static int make_buffers(struct bench_file *file, const hoist_load_options *options,
+			const struct bench_way *way, struct buffers *ret)
+{
+	double seconds = 0;
+	hoist_load *load = NULL;
+	int status = run(file, options, way, &seconds, &load);
+	size_t n = status == STATUS_OK ? hoist_load_n_tensors(load) : 0;
+	ret->into = calloc(n + 1, sizeof *ret->into);
+	if (ret->into == NULL)
+		status = fail_memory();
+	for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+		size_t which = 0;
+		hoist_tensor_info info = {.size = sizeof info};
+		if (hoist_load_tensor(load, i, &which, &ret->into[i].buffer) != 0)
+			status = fail_library();
+		else if (++ret->n, hoist_checkpoint_tensor(file->checkpoint, which, &info) != 0)
+			status = fail_library();
+		ret->into[i].tensor = info.name;
+	}
+	hoist_load_destroy(load);
+	return status;
 }
 
 int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget *budget,
@@ -262,16 +321,18 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 {
 	void *touched = NULL;
 	hoist_load *load = NULL;
-	const bool streams = way->window_bytes > 0;
+	struct buffers buffers = {0};
+	const bool streams = way->streams || way->window_bytes > 0;
 	const bool own = way->n_targets == 0;
-	const hoist_load_options options = {
+	hoist_load_options options = {
 		.size = sizeof options,
 		.device = own ? device : NULL,
 		.engine = way->engine,
 		.io = way->io,
 		.budget = budget,
-		.tensors = own ? file->names : NULL,
-		.n_tensors = own ? file->n_names : 0,
+		.memory = way->memory,
+		.tensors = own && !file->whole ? file->names : NULL,
+		.n_tensors = own && !file->whole ? file->n_names : 0,
 		.flags = way->flags | HOIST_LOAD_CALLER_DRIVEN | (streams ? HOIST_LOAD_STREAM : 0),
 		.slices = own && file->n_slices > 0 ? &file->slice : NULL,
 		.n_slices = own ? file->n_slices : 0,
@@ -281,25 +342,28 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		.targets = way->targets,
 		.n_targets = way->n_targets,
 	};
-	int status = prepare(file, way);
-	/* Memory is touched after prepare(): else the file's pages would take that memory. */
+	int status = way->in_place ? make_buffers(file, &options, way, &buffers) : STATUS_OK;
+	if (way->in_place) {
+		options.device = NULL;
+		options.tensors = NULL;
+		options.n_tensors = 0;
+		options.into = buffers.into;
+		options.n_into = buffers.n;
+	}
 	if (status == STATUS_OK)
+		status = bench_file_prepare(file, way);
+	/* Memory is touched after that: else the file's pages would take that memory. */
+	if (status == STATUS_OK && !way->in_place && way->memory == NULL)
 		status = pages_touch((size_t)file->bytes, &touched);
-	if (status != STATUS_OK)
-		return status;
-	(void)munmap(touched, (size_t)file->bytes);
-	double begin = clock_seconds();
-	int err = hoist_load_start(file->checkpoint, &options, &load);
-	if (err != 0)
-		return fail_call(err);
-	status = drive(load, streams);
-	if (status == STATUS_OK && way->touch)
-		status = touch_all(load);
-	*seconds = clock_seconds() - begin;
+	if (touched != NULL)
+		(void)munmap(touched, (size_t)file->bytes);
+	if (status == STATUS_OK)
+		status = run(file, &options, way, seconds, &load);
 	*report = (hoist_load_report){.size = sizeof *report};
 	if (status == STATUS_OK && hoist_load_get_report(load, report) != 0)
 		status = fail_library();
 	hoist_load_destroy(load);
+	drop_buffers(&buffers);
 	return status;
 }
 

@@ -28,17 +28,23 @@ struct bench_way {
 	unsigned flags;	    /* HOIST_LOAD_..., added to those that the load needs */
 	size_t chunk_bytes; /* 0: the library's choice; likewise */
 	unsigned depth;
-	size_t window_bytes; /* above 0: tensors are taken one by one, and dropped */
+	bool in_place;	     /* into the buffers of a load that comes first and is not measured */
+	bool streams;	     /* tensors are taken one by one, and dropped */
+	size_t window_bytes; /* above 0: through such a window, which also streams */
+	hoist_memory *memory; /* that the destination is taken from; NULL: fresh memory */
 	const hoist_load_target *const *targets; /* in place of the device and what is selected */
 	size_t n_targets;
 };
 
 struct bench_file {
+	const char *path;
+	unsigned open_flags; /* that @path was opened with */
 	hoist_checkpoint *checkpoint;
 	const char **names; /* of the tensors that are loaded; they belong to the checkpoint */
 	size_t n_names;
 	hoist_load_slice slice; /* of the only one, if it is larger than what is to be loaded */
 	size_t n_slices;
+	bool whole;	  /* these are all */
 	uint64_t bytes;	  /* of all these */
 	uint64_t dropped; /* most that was in the page cache when it was made cold */
 	bool never_cold;  /* it stays in the page cache, whatever is done */
@@ -51,6 +57,23 @@ void bench_file_close(struct bench_file *file);
 
 /* Selects the first tensors, about @most bytes in all.  Returns a STATUS_*. */
 int bench_file_select(struct bench_file *file, uint64_t most);
+
+/* The part of one file that is loaded. */
+struct bench_span {
+	int fd;
+	uint64_t offset;
+	uint64_t bytes;
+};
+typedef int bench_span_work(const struct bench_span *span, void *context); /* a STATUS_* */
+
+/* Calls @work for each of the files, until one fails.  Returns a STATUS_*. */
+int bench_file_each(const struct bench_file *file, bench_span_work *work, void *context);
+
+/* Makes the files hot, cold or half-cached.  Returns a STATUS_*. */
+int bench_file_prepare(struct bench_file *file, const struct bench_way *way);
+
+/* Maps the hot files, as safetensors does, and reads every byte.  Returns a STATUS_*. */
+int bench_file_touch(struct bench_file *file, double *seconds);
 
 /* One load of it; *seconds is from its start to its end, or until every byte was touched.
  * Everything is freed again. Returns a STATUS_*. */

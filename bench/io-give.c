@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads that stream through a window, and loads to several targets.  The contract is in io-give.h.
- */
+/* Loads that stream through a window, to several targets, and in place.
+ * The contract is in io-give.h. */
 #include "config.h"
 
 #include "bench/io-give.h"
@@ -15,9 +15,10 @@
 
 #define PARTS 8 /* the window is such a part of the bytes; so many targets */
 
-enum { WHOLE, STREAM, TARGETS, N_SUBJECTS };
+enum { WHOLE, STREAM, TARGETS, IN_PLACE, N_SUBJECTS };
 
-static const char *const names[N_SUBJECTS] = {"a whole load", "through a window", "8 targets"};
+static const char *const names[N_SUBJECTS] = {"a whole load", "through a window", "8 targets",
+					      "in place"};
 
 struct give {
 	struct bench_file *file;
@@ -138,6 +139,9 @@ static void add_bars(struct give *give)
 			    (double)stream->window_peak_bytes, "bytes", false,
 			    (double)(give->ways[STREAM].window_bytes + give->largest));
 	}
+	if (give->refused[IN_PLACE][0] == '\0')
+		results_bar(give->results, give->works[IN_PLACE], "time / the whole load's",
+			    times_whole(give, IN_PLACE), "x", false, 1.0);
 	if (give->refused[TARGETS][0] == '\0') {
 		results_bar(give->results, give->works[TARGETS], "time / the whole load's",
 			    times_whole(give, TARGETS), "x", false, 1.1);
@@ -160,6 +164,7 @@ int bench_give(struct bench_file *file, hoist_device *device, const char *spec, 
 	for (int i = STREAM; i < N_SUBJECTS; i++)
 		(void)snprintf(give->works[i], sizeof give->works[i], "cold to %.32s, %s", spec,
 			       names[i]);
+	give->ways[IN_PLACE].in_place = true;
 	give->ways[STREAM].window_bytes = (size_t)(file->bytes / PARTS) + 1;
 	int status = look(give);
 	if (status == STATUS_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist bench load: whole loads, by either engine, cold and hot, to each device that is asked for;
- * beside one, tensors one by one, and several targets.
+ * beside one, tensors one by one, several targets, groups, and reads by hand.
  * The contract is in request.h.
  * Subjects alternate; figures are medians.  A load to the host goes to fresh memory. */
 #include "config.h"
@@ -15,16 +15,20 @@
 #include "bench/request.h"
 #include "bench/plot.h"
 #include "bench/results.h"
+#include "bench/io-calls.h"
 #include "bench/io-give.h"
+#include "bench/io-many.h"
 #include "bench/io-map.h"
+#include "bench/io-peers.h"
 #include "bench/io-save.h"
+#include "bench/ranks.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/fail.h"
 
-#define DEFAULT_RUNS 5
+#define DEFAULT_RUNS 3
 #define QUICK_BYTES ((uint64_t)1 << 20)
 #define MAX_DEVICES 8
 #define N_ENGINES 3
@@ -231,23 +235,30 @@ static int print_json(const struct bench *bench)
 					    ways_json(bench), "quick", (int)bench->request->quick));
 }
 
+/* All that is measured on one device besides whole loads. */
+static int measure_device(struct bench *bench, hoist_device *device)
+{
+	const char *spec = hoist_device_spec(device);
+	struct results *results = &bench->results;
+	int status = bench_give(&bench->file, device, spec, bench->runs, results);
+	if (status == STATUS_OK)
+		status = bench_many(bench->file.bytes, device, spec, bench->runs, results);
+	if (status != STATUS_OK || strcmp(spec, "cpu") != 0)
+		return status;
+	status = bench_peers(&bench->file, device, bench->runs, results);
+	return status == STATUS_OK ? bench_map(&bench->file, device, bench->runs, results) : status;
+}
+
 static int run(struct bench *bench)
 {
 	int svg = -1;
 	if (plot_prepare(bench->request->svg, &svg) != STATUS_OK)
 		return STATUS_FAILED;
-	int status =
-		bench->request->quick ? bench_file_select(&bench->file, QUICK_BYTES) : STATUS_OK;
+	int status = measure_all(bench);
+	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++)
+		status = measure_device(bench, bench->devices[device]);
 	if (status == STATUS_OK)
-		status = measure_all(bench);
-	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++)
-		status = bench_give(&bench->file, bench->devices[device],
-				    hoist_device_spec(bench->devices[device]), bench->runs,
-				    &bench->results);
-	for (size_t device = 0; device < bench->n_devices && status == STATUS_OK; device++)
-		if (strcmp(hoist_device_spec(bench->devices[device]), "cpu") == 0)
-			status = bench_map(&bench->file, bench->devices[device], bench->runs,
-					   &bench->results);
+		status = bench_calls(&bench->results);
 	if (status == STATUS_OK && bench->request->save)
 		status = bench_save(bench->request, &bench->file, bench->devices[0], bench->runs,
 				    &bench->results);
@@ -274,9 +285,14 @@ int bench_load(const struct bench_request *request)
 	bench->runs = request->runs != 0 ? request->runs : request->quick ? 1 : DEFAULT_RUNS;
 	interrupt_watch();
 	results_create("load", &bench->results);
-	int status = open_devices(bench);
+	int status = bench_file_open(request, &bench->file);
+	if (status == STATUS_OK && request->quick)
+		status = bench_file_select(&bench->file, QUICK_BYTES);
+	/* A group's ranks are forks: no driver is open yet, and no thread runs. */
 	if (status == STATUS_OK)
-		status = bench_file_open(request, &bench->file);
+		status = bench_ranks(&bench->file, NULL, bench->runs, &bench->results);
+	if (status == STATUS_OK)
+		status = open_devices(bench);
 	if (status == STATUS_OK)
 		status = run(bench);
 	bench_file_close(&bench->file);

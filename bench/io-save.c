@@ -12,12 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/raw.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/fail.h"
 
 #define N_ENGINES 2
+#define LEAST_RAW_BYTES 4096
 
 static const struct {
 	const char *name;
@@ -26,6 +28,9 @@ static const struct {
 	{"hoist", HOIST_ENGINE_AUTO},
 	{"threads", HOIST_ENGINE_THREADS},
 };
+
+/* The peer: direct writes of as many bytes from as much memory, with fsync. */
+static const struct fio_shape raw_shape = {.block_bytes = (uint64_t)2 << 20, .depth = 16};
 
 /* Chooses a name that no file has, in --to if that is a folder, or beside the first file. */
 static char *choose_path(const struct bench_request *request, const struct bench_file *file)
@@ -84,6 +89,50 @@ static int save_once(const char *path, enum hoist_engine engine, struct bench_fi
 	return status;
 }
 
+/* One save, and its row. */
+static int measure(const char *path, const char *work, int subject, struct bench_file *file,
+		   hoist_load *loaded, bool emulated, struct results *results,
+		   hoist_save_report *report)
+{
+	if (interrupted())
+		return fail("stopped by a signal");
+	int status = save_once(path, subjects[subject].engine, file, loaded, report);
+	if (status == STATUS_OK)
+		bench_file_add(results, &(struct bench_run){.work = work,
+							    .subject = subjects[subject].name,
+							    .compared = subject > 0,
+							    .emulated = emulated,
+							    .bytes = report->bytes,
+							    .seconds = (double)report->ns / 1e9,
+							    .cpu_ns = report->cpu_ns});
+	return status;
+}
+
+/* The peer writes where hoist's own save wrote directly, by io_uring. */
+static void measure_raw(const char *path, const char *work, const hoist_save_report *report,
+			struct results *results)
+{
+	char name[32];
+	if (report->direct_bytes >= report->bytes / 2 && report->bytes >= LEAST_RAW_BYTES &&
+	    strncmp(report->engine, "io_uring", 8) == 0)
+		results_peer(results, work, raw_label(&raw_shape, name, sizeof name),
+			     raw_write(path, report->bytes, &raw_shape));
+}
+
+static void add_bar(struct results *results, const char *work)
+{
+	char name[32];
+	const struct result_row *own = results_find(results, work, 1, subjects[0].name, "GB/s");
+	const struct result_row *raw =
+		results_find(results, work, 1, raw_label(&raw_shape, name, sizeof name), "GB/s");
+	if (own != NULL && raw != NULL)
+		results_bar(results, work, "rate / raw writes'",
+			    results_median(own) / results_median(raw), "x", true, 0.95);
+	else
+		results_missing(results, "raw writes, beside the save",
+				"hoist does not write directly by io_uring here");
+}
+
 int bench_save(const struct bench_request *request, struct bench_file *file, hoist_device *device,
 	       unsigned runs, struct results *results)
 {
@@ -102,19 +151,13 @@ int bench_save(const struct bench_request *request, struct bench_file *file, hoi
 		/* Each round begins with another engine. */
 		unsigned subject = (i + i / N_ENGINES) % N_ENGINES;
 		progress_steps(work, subjects[subject].name, i, runs * N_ENGINES);
-		status = interrupted()
-				 ? fail("stopped by a signal")
-				 : save_once(path, subjects[subject].engine, file, loaded, &report);
-		if (status == STATUS_OK)
-			bench_file_add(results,
-				       &(struct bench_run){.work = work,
-							   .subject = subjects[subject].name,
-							   .compared = subject > 0,
-							   .emulated = from.emulated != 0,
-							   .bytes = report.bytes,
-							   .seconds = (double)report.ns / 1e9,
-							   .cpu_ns = report.cpu_ns});
+		status = measure(path, work, (int)subject, file, loaded, from.emulated != 0,
+				 results, &report);
+		if (status == STATUS_OK && subject == 0)
+			measure_raw(path, work, &report, results);
 	}
+	if (status == STATUS_OK)
+		add_bar(results, work);
 	hoist_load_destroy(loaded);
 	free(path);
 	return status;

@@ -2,16 +2,17 @@
 /* load FILE - a checkpoint to the host and to a device: how near the disk's own rate and that of
  * memory, what it costs in CPU time, whether disk and bus overlap, and how much is staged.
  *
- *   cold file to host      hoist beside fio's best (io_uring, direct, huge pages)
+ *   cold file to host      hoist beside fio's best (io_uring, direct, huge pages); in memory that
+ *                          was touched before, beside raw reads into as much memory (raw.h), too
  *   hot file to host       beside pread in pieces of 2 MiB, and memcpy from a populated mapping,
  *                          both with a thread for each processor; no copy out of a mapping is safe
  *                          when the file shrinks, so memcpy is shown without a bar
  *   half-cached            every second 16 MiB cached, against half the hot and half the cold time
- *   cold file to device    an emulated device whose copy engine is set to the disk's
- *                          rate, the hardest case for overlap, against
- *                          max(read time, copy time)
+ *   cold file to device    an emulated device whose copy engine is set to the disk's rate, the
+ *                          hardest case for overlap, against max(read time, copy time)
  *   in place               cold and hot: a second load, into the buffers of the first, beside a
- * load into fresh memory and one into kept memory; hot also beside pread into memory that is there
+ *                          load into fresh memory and one into kept memory; hot also beside pread
+ *                          into memory that is there
  *   staging                the peaks beside the budget
  *
  * Destinations: "fresh" is memory that the process never had, which the kernel clears page by page;
@@ -27,6 +28,7 @@
 #include "bench/fio.h"
 #include "bench/hot.h"
 #include "bench/once.h"
+#include "bench/raw.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -39,7 +41,8 @@ static const char usage[] = "usage: load [OPTION]... FILE.safetensors\n"
 			    "Measures loading FILE; 2 GiB or more is worth measuring:\n"
 			    "  tests/mkcheckpoint --bytes 2G --shards 1 FOLDER writes one.\n"
 			    "  --runs N        of each, alternating (5)\n"
-			    "  --part hot      only the rows of hot and half-cached files (all)\n"
+			    "  --part cold     only the rows of cold files to the host (all)\n"
+			    "  --part hot      only the rows of hot and half-cached files\n"
 			    "  --part into     only the rows of loads in place\n"
 			    "  --json PATH     the results as JSON too; - : instead, on stdout\n";
 
@@ -94,7 +97,9 @@ static double to_host(const struct bench_args *args, struct results *results)
 	const size_t n = sizeof subjects / sizeof subjects[0];
 	struct samples fio = {.n = 0};
 	struct samples fio_cpu = {.n = 0};
+	struct samples raw = {.n = 0};
 	struct fio_shape shape = fio_best_read(args->operands[0]);
+	struct fio_shape raw_shape = raw_best_read(args->operands[0]);
 	for (size_t i = 0; i < args->n_runs; i++) {
 		struct fio_result result;
 		fio_read(args->operands[0], &shape, &result);
@@ -105,6 +110,7 @@ static double to_host(const struct bench_args *args, struct results *results)
 			subjects[j].how.device = "cpu";
 			measure(&subjects[j]);
 		}
+		samples_add(&raw, raw_read(args->operands[0], &raw_shape) / 1e9);
 	}
 	char name[64];
 	double best = samples_median(&fio) * 1e9;
@@ -115,6 +121,9 @@ static double to_host(const struct bench_args *args, struct results *results)
 		(void)snprintf(name, sizeof name, "fio (%s)", subjects[j].name);
 		results_ratio(results, work, 1, name, rate_of(&subjects[j]) / best);
 	}
+	results_samples(results, work, raw_label(&raw_shape, name, sizeof name), "GB/s", &raw);
+	double by_raw = rate_of(&subjects[2]) / 1e9 / samples_median(&raw);
+	results_bar(results, work, "warm memory, rate / raw reads", by_raw, "x", true, 0.98);
 	results_bar(results, work, "rate / fio's best", rate_of(&subjects[0]) / best, "x", true,
 		    1.0);
 	results_bar(results, work, "the same, warm memory", rate_of(&subjects[2]) / best, "x", true,
@@ -280,17 +289,17 @@ int main(int argc, char **argv)
 	struct results results;
 	results_create("load", &results);
 
-	bool into = strcmp(part.text, "into") == 0;
-	bool all = strcmp(part.text, "hot") != 0 && !into;
-	double disk_rate = all ? cold(&args, &results) : 0;
-	if (!into) {
+	bool all = strcmp(part.text, "all") == 0;
+	bool reads_cold = all || strcmp(part.text, "cold") == 0;
+	double disk_rate = reads_cold ? cold(&args, &results) : 0;
+	if (all || strcmp(part.text, "hot") == 0) {
 		hot_to_host(&args, &results, 0);
 		hot_to_host(&args, &results, 1);
 		half_to_host(&args, &results);
 	}
 	if (all)
 		to_device(&args, &results, disk_rate);
-	for (int hot = 0; hot < 2 && (all || into); hot++)
+	for (int hot = 0; hot < 2 && (all || strcmp(part.text, "into") == 0); hot++)
 		in_place(&args, &results, hot);
 	bench_print(&results, args.json);
 	return 0;

@@ -15,6 +15,7 @@
 #include "cli/interrupt.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
+#define HALF_BYTES ((uint64_t)16 << 20)
 
 int pages_drop(int fd)
 {
@@ -45,6 +46,18 @@ int pages_read(int fd, uint64_t offset, uint64_t bytes)
 	}
 	free(piece);
 	return status;
+}
+
+int pages_halve(int fd, uint64_t offset, uint64_t bytes)
+{
+	int status = pages_drop(fd);
+	if (status == STATUS_OK)
+		status = pages_read(fd, offset, bytes);
+	int err = 0;
+	uint64_t at = offset / (2 * HALF_BYTES) * (2 * HALF_BYTES) + HALF_BYTES;
+	for (; status == STATUS_OK && err == 0 && at < offset + bytes; at += 2 * HALF_BYTES)
+		err = posix_fadvise(fd, (off_t)at, (off_t)HALF_BYTES, POSIX_FADV_DONTNEED);
+	return err == 0 ? status : fail("dropping it from the page cache: %s", strerror(err));
 }
 
 int pages_count(int fd, uint64_t offset, uint64_t part_bytes, uint64_t *ret)

@@ -14,6 +14,12 @@ int pages_drop(int fd);
 /* Reads a part of a file, so that the part lies in the page cache. */
 int pages_read(int fd, uint64_t offset, uint64_t bytes);
 
+/* Makes a part of a file half-cached: of every 32 MiB of the file the first 16 lie in the page
+ * cache.  All are read, and the others dropped, so that the cache has pages as large as those of a
+ * hot file: reads without readahead leave small pages, which take twice the time to touch in a map.
+ */
+int pages_halve(int fd, uint64_t offset, uint64_t bytes);
+
 /* Adds to *ret the bytes of the pages of a part of a file that lie in the page cache. */
 int pages_count(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret);
 

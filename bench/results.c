@@ -93,6 +93,17 @@ static struct result_row plain_row(const char *work, const char *subject, const 
 				   .more = strcmp(unit, "GB/s") == 0};
 }
 
+void results_peer(struct results *results, const char *work, const char *subject, double rate)
+{
+	const struct result_row row = {.work = work,
+				       .subject = subject,
+				       .unit = "GB/s",
+				       .threads = 1,
+				       .compared = true,
+				       .more = true};
+	results_add(results, &row, rate / 1e9);
+}
+
 void results_samples(struct results *results, const char *work, const char *subject,
 		     const char *unit, const struct samples *samples)
 {

@@ -50,6 +50,9 @@ void results_destroy(struct results *results);
 /* A sample of the row that agrees with @row in its texts and threads; a new one if none does. */
 void results_add(struct results *results, const struct result_row *row, double value);
 
+/* A sample of a peer, whose row has one thread: @rate bytes a second, in GB/s. */
+void results_peer(struct results *results, const char *work, const char *subject, double rate);
+
 /* All of @samples, as a row of one thread; more is better in GB/s, less in any other unit. */
 void results_samples(struct results *results, const char *work, const char *subject,
 		     const char *unit, const struct samples *samples);

@@ -10,7 +10,8 @@
  *
  * beside fio's best: a new file, fallocate, direct writes of as many bytes by io_uring from huge
  * pages, fsync; fio_write() in fio.h says what is in the time.  fio's buffers are depth x block in
- * all, so that a save reads more memory than fio does.
+ * all, so that a save reads more memory than fio does: raw writes from as much memory (raw.h) stand
+ * beside, too, without a bar.
  *
  * FILE gives the tensors (2 GiB or so); what is written goes to TARGET, a name that nothing has
  * (default: FILE.saved), and is removed each time; the copy is TARGET.copy.  Memory for the slots
@@ -22,6 +23,7 @@
 #include "bench/bench.h"
 #include "bench/fio.h"
 #include "bench/io-file.h"
+#include "bench/raw.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,9 +98,12 @@ static void remove_file(const char *path)
 		bench_fail("%s cannot be removed", path);
 }
 
+/* FILE lies in the page cache before the load: else the disk would have read it just before the
+ * save, and not before a peer's writes. */
 static void measure(struct subject *subject)
 {
 	hoist_save_report *report = &subject->report;
+	bench_make_hot(subject->request.path);
 	(void)bench_in_child(in_child, &subject->request, report, sizeof *report);
 	samples_add(&subject->seconds, (double)report->ns / 1e9);
 	samples_add(&subject->cpu, (double)report->cpu_ns / 1e9 / ((double)report->bytes / GIB));
@@ -117,11 +122,16 @@ static char *write_copy(const char *path, const char *target)
 	return copy;
 }
 
+static double rate_of(const struct subject *subject)
+{
+	return (double)subject->report.bytes / samples_median(&subject->seconds);
+}
+
 static void add(struct results *results, const struct subject *subject, const char *peer,
 		double peer_rate)
 {
 	const hoist_save_report *report = &subject->report;
-	double rate = (double)report->bytes / samples_median(&subject->seconds);
+	double rate = rate_of(subject);
 	results_rates(results, subject->work, "hoist", (double)report->bytes, &subject->seconds);
 	results_samples(results, subject->work, "hoist, CPU", "s/GiB", &subject->cpu);
 	results_value(results, subject->work, "hoist, of it waiting for fsync",
@@ -134,49 +144,84 @@ static void add(struct results *results, const struct subject *subject, const ch
 	results_bar(results, subject->work, "rate / fio's best", rate / peer_rate, "x", true, 0.95);
 }
 
-static void add_fio(struct results *results, const char *peer, const struct samples *rates,
-		    const struct samples *creating)
+enum { DEVICE, HOST, ALIGNED, N_SUBJECTS, FIO = N_SUBJECTS, RAW, N_TURNS };
+
+/* The peers, and what their runs gave. */
+struct peers {
+	struct fio_shape fio_shape;
+	struct fio_shape raw_shape;
+	struct samples fio;
+	struct samples creating;
+	struct samples raw;
+};
+
+static void find_shapes(const char *target, uint64_t bytes, struct peers *peers)
+{
+	if (!fio_reserve_huge_pages())
+		fputs("save: no huge pages to be had: fio runs without\n", stderr);
+	peers->fio_shape = fio_best_write(target, bytes);
+	peers->raw_shape = raw_best_write(target, bytes);
+}
+
+static void measure_peer(int turn, const char *target, uint64_t bytes, struct peers *peers)
+{
+	struct fio_result result;
+	if (turn == RAW) {
+		samples_add(&peers->raw, raw_write(target, bytes, &peers->raw_shape) / 1e9);
+		return;
+	}
+	fio_write(target, bytes, &peers->fio_shape, &result);
+	samples_add(&peers->fio, result.bytes_per_second / 1e9);
+	samples_add(&peers->creating, result.creating_seconds);
+}
+
+static void add_all(struct results *results, const struct subject *subjects,
+		    const struct peers *peers)
 {
 	static const char work[] = "new file, fallocate, O_DIRECT, fsync";
-	results_samples(results, work, peer, "GB/s", rates);
-	results_samples(results, work, "of it creating and allocating the file", "s", creating);
+	char fio[64];
+	char raw[64];
+	fio_label(&peers->fio_shape, fio, sizeof fio);
+	raw_label(&peers->raw_shape, raw, sizeof raw);
+	results_samples(results, work, fio, "GB/s", &peers->fio);
+	results_samples(results, work, "of it creating and allocating the file", "s",
+			&peers->creating);
+	results_samples(results, "the same, as much memory as the file", raw, "GB/s", &peers->raw);
+	for (int i = 0; i < N_SUBJECTS; i++)
+		add(results, &subjects[i], fio, samples_median(&peers->fio) * 1e9);
+	for (int i = 0; i < N_SUBJECTS; i++)
+		results_ratio(results, subjects[i].work, 1, raw,
+			      rate_of(&subjects[i]) / samples_median(&peers->raw) / 1e9);
 }
 
 int main(int argc, char **argv)
 {
 	struct bench_args args = {.n_runs = 5};
-	struct samples fio = {.n = 0};
-	struct samples creating = {.n = 0};
-	char peer[64];
+	struct peers peers = {.fio = {.n = 0}};
 	bench_parse(argc, argv, usage, 1, 2, NULL, &args);
 	const char *path = args.operands[0];
 	char *target = bench_target(&args, 1, path);
 	char *copy = write_copy(path, target);
-	struct subject subjects[] = {
-		{.work = "device -> disk, fsync", .request = {path, target, "cuda:0"}},
-		{.work = "host -> disk, fsync", .request = {path, target, "cpu"}},
-		{.work = "aligned host -> disk, fsync", .request = {copy, target, "cpu"}},
+	uint64_t bytes = bench_file_bytes(path);
+	struct subject subjects[N_SUBJECTS] = {
+		[DEVICE] = {.work = "device -> disk, fsync", .request = {path, target, "cuda:0"}},
+		[HOST] = {.work = "host -> disk, fsync", .request = {path, target, "cpu"}},
+		[ALIGNED] = {.work = "aligned host -> disk, fsync",
+			     .request = {copy, target, "cpu"}},
 	};
-	const size_t n_subjects = sizeof subjects / sizeof subjects[0];
 	struct results results;
 	results_create("save", &results);
-	if (!fio_reserve_huge_pages())
-		fputs("save: no huge pages to be had: fio runs without\n", stderr);
-	uint64_t bytes = bench_file_bytes(path);
-	struct fio_shape shape = fio_best_write(target, bytes);
-	for (size_t i = 0; i < args.n_runs; i++) {
-		struct fio_result result;
-		fio_write(target, bytes, &shape, &result);
-		samples_add(&fio, result.bytes_per_second / 1e9);
-		samples_add(&creating, result.creating_seconds);
-		for (size_t j = 0; j < n_subjects; j++)
-			measure(&subjects[j]);
+	find_shapes(target, bytes, &peers);
+	for (size_t i = 0; i < args.n_runs * N_TURNS; i++) {
+		/* Each round begins with another one. */
+		int turn = (int)((i + i / N_TURNS) % N_TURNS);
+		if (turn < N_SUBJECTS)
+			measure(&subjects[turn]);
+		else
+			measure_peer(turn, target, bytes, &peers);
 	}
 	remove_file(copy);
-	fio_label(&shape, peer, sizeof peer);
-	add_fio(&results, peer, &fio, &creating);
-	for (size_t j = 0; j < n_subjects; j++)
-		add(&results, &subjects[j], peer, samples_median(&fio) * 1e9);
+	add_all(&results, subjects, &peers);
 	free(copy);
 	free(target);
 	bench_print(&results, args.json);

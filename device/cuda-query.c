@@ -202,6 +202,7 @@ int hoist__cuda_pointer(void *library, uintptr_t address, struct hoist__pointer 
 		.device = true,
 		.managed = managed,
 		.device_address = seen,
+		.host_address = host || managed ? address : 0,
 	};
 	return 0;
 }

@@ -204,10 +204,11 @@ struct hoist__pointer {
 	bool device;		  /* kernels may touch the memory */
 	bool managed;		  /* the driver moves the memory */
 	uintptr_t device_address; /* as kernels see the memory; 0 unless device */
+	uintptr_t host_address;	  /* as the CPU sees the memory; 0 unless host */
 };
 
 /* Asks each driver that this process has loaded, by hoist or by others; opens none, and makes no
- * context.  An address that no driver knows is the host's: {CPU, -1, true, false, false, 0}.
+ * context.  An address that no driver knows is the host's: {CPU, -1, true, false, false, 0, ADDRESS}.
  * Returns: 0; -EREMOTEIO, -ESTALE. */
 int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret);
 

@@ -68,8 +68,9 @@ static bool functions_of(void *library, struct functions *ret)
 	return version != NULL && ask != NULL && last_error != NULL;
 }
 
-/* -ENOENT where the runtime does not know the address.  ROCm 5 then returns "invalid value".  Later
- * releases give such memory a type of its own, which came in front of the other types. */
+/* -ENOENT where the runtime does not know the address.  ROCm 5 then returns "invalid value", and
+ * "invalid device" on a machine without devices.  Later releases give such memory a type of its
+ * own, which came in front of the other types. */
 static int ask(const struct functions *call, uintptr_t address,
 	       struct hoist__hip_pointer_attributes *ret)
 {
@@ -80,7 +81,8 @@ static int ask(const struct functions *call, uintptr_t address,
 	if (error != HOIST__HIP_SUCCESS)
 		(void)call->last_error();
 	if (error == HOIST__HIP_ERROR_INVALID_VALUE || error == HOIST__HIP_ERROR_NOT_INITIALIZED ||
-	    error == HOIST__HIP_ERROR_DEINITIALIZED || error == HOIST__HIP_ERROR_NO_DEVICE)
+	    error == HOIST__HIP_ERROR_DEINITIALIZED || error == HOIST__HIP_ERROR_NO_DEVICE ||
+	    error == HOIST__HIP_ERROR_INVALID_DEVICE)
 		return -ENOENT;
 	if (error != HOIST__HIP_SUCCESS)
 		return hoist__fail_driver(-EREMOTEIO, "hip", (int)error,
@@ -107,6 +109,9 @@ int hoist__hip_pointer(void *library, uintptr_t address, struct hoist__pointer *
 		.device = found.device_address != NULL,
 		.managed = managed,
 		.device_address = (uintptr_t)found.device_address,
+		.host_address = !host && !managed	     ? 0
+				: found.host_address != NULL ? (uintptr_t)found.host_address
+							     : address,
 	};
 	return 0;
 }

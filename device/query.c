@@ -163,6 +163,7 @@ int hoist__pointer_find(uintptr_t address, struct hoist__pointer *ret)
 		if (err != -ENOENT)
 			return err;
 	}
-	*ret = (struct hoist__pointer){.api = HOIST__API_CPU, .ordinal = -1, .host = true};
+	*ret = (struct hoist__pointer){
+		.api = HOIST__API_CPU, .ordinal = -1, .host = true, .host_address = address};
 	return 0;
 }

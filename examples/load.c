@@ -22,6 +22,7 @@ int main(int argc, char **argv)
 	hoist_checkpoint *checkpoint;
 	hoist_load *load;
 	hoist_load_report report = {.size = sizeof report};
+	char line[512];
 
 	if (argc < 2) {
 		fprintf(stderr, "usage: %s MODEL [DEVICE]\n", argv[0]);
@@ -48,8 +49,8 @@ int main(int argc, char **argv)
 		       hoist_device_spec(device));
 		hoist_buffer_unref(weight);
 	}
-	printf("%" PRIu64 " bytes in %.3f s by %s\n", report.bytes, (double)report.ns * 1e-9,
-	       report.engine);
+	(void)hoist_load_explain(&report, line, sizeof line);
+	puts(line);
 
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);

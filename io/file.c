@@ -24,13 +24,13 @@
 #include "base/log.h"
 #include "io/again.h"
 #include "io/direct.h"
+#include "io/proc-path.h"
 #include "io/rescue.h"
+#include "io/snapshot.h"
 
 /* O_NONBLOCK: a FIFO must not hang the open. identify() clears the flag once the file is known to
  * be none. */
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
-
-#define PROC_FD_BYTES 32
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80 /* Linux 6.14 */
@@ -38,28 +38,12 @@
 
 /* --- opening beneath a folder --- */
 
-/* The path that descriptor @fd was opened by, links resolved. */
-static int resolved(int fd, char *path, size_t bytes)
-{
-	char link[PROC_FD_BYTES];
-	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(link, path, bytes - 1);
-	if (n < 0)
-		return -errno;
-	path[n] = '\0';
-	return 0;
-}
-
 static int check_beneath(int dir_fd, int fd)
 {
 	char folder[4096], file[4096];
-	int err;
-	if (dir_fd == AT_FDCWD)
-		err = getcwd(folder, sizeof folder) == NULL ? -errno : 0;
-	else
-		err = resolved(dir_fd, folder, sizeof folder);
+	int err = hoist__proc_path(dir_fd, folder, sizeof folder);
 	if (err == 0)
-		err = resolved(fd, file, sizeof file);
+		err = hoist__proc_path(fd, file, sizeof file);
 	if (err != 0)
 		return err;
 	size_t n = strlen(folder);
@@ -73,19 +57,14 @@ static int check_beneath(int dir_fd, int fd)
  * is opened. -ENOSYS: the file's place cannot be known, without /proc. */
 static int open_and_compare(int dir_fd, const char *path)
 {
-	char again[PROC_FD_BYTES];
 	int found = HOIST__UNINTERRUPTED(openat(dir_fd, path, O_PATH | O_CLOEXEC));
 	if (found < 0)
 		return -errno;
 	int fd = check_beneath(dir_fd, found);
-	if (fd == 0) {
-		(void)snprintf(again, sizeof again, "/proc/self/fd/%d", found);
-		fd = HOIST__UNINTERRUPTED(open(again, OPEN_FLAGS));
-		if (fd < 0)
-			fd = -errno;
-	} else if (fd == -ENOENT && access("/proc/self/fd", X_OK) < 0) {
+	if (fd == 0)
+		fd = hoist__proc_reopen(found, OPEN_FLAGS);
+	else if (fd == -ENOENT && access("/proc/self/fd", X_OK) < 0)
 		fd = -ENOSYS;
-	}
 	close(found);
 	return fd;
 }
@@ -127,6 +106,8 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 	int fd;
 	if ((flags & HOIST__FILE_BENEATH) != 0) {
 		fd = open_beneath(dir_fd, path);
+		if (fd == -EXDEV)
+			fd = hoist__snapshot_open(dir_fd, path, OPEN_FLAGS);
 	} else {
 		fd = HOIST__UNINTERRUPTED(openat(dir_fd, path, OPEN_FLAGS));
 		if (fd < 0)
@@ -136,14 +117,14 @@ static int open_fd(int dir_fd, const char *path, unsigned flags, const char *dis
 		return hoist__fail(
 			fd,
 			"opening %s: this is a link that leads out of its folder; if you trust the "
-			"link, open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+			"link, use --follow-links (HOIST_OPEN_FOLLOW_LINKS)",
 			display);
 	if (fd == -ENOSYS)
 		return hoist__fail(
 			-ENOTSUP,
 			"opening %s: hoist cannot tell whether a link leads out of the folder: the "
 			"kernel refuses openat2, and /proc is not mounted; if you trust the path, "
-			"open with HOIST_OPEN_FOLLOW_LINKS (--follow-links)",
+			"use --follow-links (HOIST_OPEN_FOLLOW_LINKS)",
 			display);
 	if (fd < 0)
 		return hoist__fail_errno(fd, "opening %s", display);

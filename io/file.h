@@ -52,7 +52,9 @@ struct hoist__file {
 };
 
 #define HOIST__FILE_NO_DIRECT 1u /* do not look for a direct descriptor */
-#define HOIST__FILE_BENEATH 2u	 /* @path, links followed, must stay beneath @dir_fd */
+#define HOIST__FILE_BENEATH                                                                        \
+	2u /* @path, links followed, must stay beneath @dir_fd, or be a                            \
+	    * link of io/snapshot.h */
 
 /* Opens @path, relative to @dir_fd (AT_FDCWD for the process's folder), for
  * reading; @display is the name for messages (NULL: @path).  Only regular files
@@ -116,7 +118,7 @@ struct hoist__resident_window {
 	} answer;
 };
 
-/* The same, for a reader that will go on to ask about the bytes up to @end, in ascending order.  The
+/* The same, for a reader that will go on to ask about the bytes up to @end, in ascending order. The
  * kernel is asked about 32 MiB at once.  Where these are alike, the answer holds for each range in
  * them, for up to a tenth of a second.  So an answer may be that old; a reader uses it to choose
  * between two ways that both give the file's bytes. */

@@ -50,6 +50,8 @@ struct hoist__populator {
 	size_t n_slices;
 	pid_t pid;
 	struct hoist__processors processors; /* that the threads run on */
+	int (*populate)(void *context, void *address, size_t bytes);
+	void *context;
 	size_t n_holes;
 	struct hoist__populator_hole *holes;
 
@@ -158,6 +160,13 @@ static void finish_slice(struct hoist__populator *p, size_t i, int err)
 	pthread_cond_broadcast(&p->progress);
 }
 
+static int populate_range(const struct hoist__populator *p, size_t begin, size_t end)
+{
+	void *address = (void *)(p->start + begin);
+	return p->populate != NULL ? p->populate(p->context, address, end - begin)
+				   : hoist__populate(address, end - begin);
+}
+
 /* Populates the slice around its holes. */
 static int populate_slice(const struct hoist__populator *p, size_t i)
 {
@@ -168,10 +177,10 @@ static int populate_slice(const struct hoist__populator *p, size_t i)
 		if (p->holes[h].end <= at)
 			continue;
 		if (p->holes[h].begin > at)
-			err = hoist__populate((void *)(p->start + at), p->holes[h].begin - at);
+			err = populate_range(p, at, p->holes[h].begin);
 		at = (size_t)hoist__min_u64(p->holes[h].end, end);
 	}
-	return err == 0 && at < end ? hoist__populate((void *)(p->start + at), end - at) : err;
+	return err == 0 && at < end ? populate_range(p, at, end) : err;
 }
 
 static void *populate(void *argument)
@@ -212,6 +221,8 @@ static struct hoist__populator *make(const struct hoist__populator_options *opti
 	uintptr_t grid = hoist__round_down(p->start, SLICE_BYTES);
 	p->n_slices = (p->end - grid + SLICE_BYTES - 1) / SLICE_BYTES;
 	p->slices = calloc(p->n_slices, sizeof *p->slices);
+	p->populate = options->populate;
+	p->context = options->context;
 	p->n_holes = options->n_holes;
 	p->holes = calloc(p->n_holes + 1, sizeof *p->holes);
 	if (p->slices == NULL || p->holes == NULL || init_locks(p) != 0) {

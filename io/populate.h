@@ -51,7 +51,12 @@ struct hoist__populator_options {
 	/* In ascending order; none: all memory is reader 0's.  Used only by the start. */
 	const struct hoist__populator_part *parts;
 	size_t n_parts;
-	/* Ranges that no thread may touch: maps of files.  In ascending order and disjoint; copied. */
+	/* Populates bytes of the memory, in any of the threads.  NULL: hoist__populate().
+	 * Returns: 0; -ENOMEM. */
+	int (*populate)(void *context, void *address, size_t bytes);
+	void *context;
+	/* Ranges that no thread may touch: maps of files.  In ascending order and disjoint; copied.
+	 */
 	const struct hoist__populator_hole *holes;
 	size_t n_holes;
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The programs in examples/ do what they say.
-. "${srcdir:-.}/tools_support.sh"
+. "${srcdir:-.}/tools/support.sh"
 export HOIST_EMULATE=cuda:1
 examples=$abs_top_builddir/examples
 model=$work/model.safetensors
@@ -26,7 +26,7 @@ for device in cpu cuda:0; do
 	example load "$model" $device
 	says "^q_proj.weight: 48 bytes at 0x.* on $device$"
 	says "^s: 4 bytes at 0x"
-	says "^52 bytes in .* s by "
+	says "^0[.]000 GB to .* in .* s .*: .* % .*; opened in "
 
 	example stream "$model" $device
 	says "^q_proj.weight: 48 bytes on $device$"
@@ -54,6 +54,20 @@ for device in cpu cuda:0; do
 	says "32 bits a value, shape 2 3$"
 	says "4.0, 5.0, 6.0\]\], dtype=f32, shape=(2, 3), device="
 done
+example adaptive "$model"
+sum=$(tail -c 52 "$model" | od -An -v -tu1 | awk '{ for (i = 1; i <= NF; i++) s += $i } END { print s + 0 }')
+says "^0 bytes mapped, [1-9][0-9]* read; their sum is $sum$"
+
+# Pages of dropped tensors go back: memory does not grow, although the stand-in takes as much for its
+# device.
+"$abs_top_builddir/tests/mkcheckpoint" --bytes 48M --tensors 12 --equal "$work/layers" >/dev/null || fail mkcheckpoint
+example layers "$work/layers" cuda:0
+says "^12 of 12 are on cuda:0; "
+if [ -z "${HOIST_TEST_SANITIZERS-}" ]; then
+	awk '{ kib[NR] = $7 } END { exit !(NR == 12 && kib[12] < kib[1] + 16384) }' "$out" ||
+		fail "the memory of dropped tensors did not go back: $(cat "$out")"
+fi
+
 example targets "$model" cuda:0 cpu cuda:0
 for target in 0 1 2; do
 	says "^target $target: .*dtype=bf16, shape=(4, 1)"

@@ -86,7 +86,7 @@ if [ -n "${HOIST_TEST_FORM-}" ]; then
 fi
 
 case $1 in
-*.sh) launcher="$launcher ${SHELL:-/bin/sh}" ;;
+*.sh) launcher="$launcher /bin/sh" ;; # which ends where it cannot read a file of helpers
 esac
 seconds=300
 [ -z "${HOIST_TEST_SANITIZERS-}" ] || seconds=600
@@ -99,10 +99,10 @@ status=$?
 running=
 
 verdict=$status
+times >"$scratch/times"
+echo "wrap: processors worked (user, kernel) for $(tail -n 1 "$scratch/times")"
 if [ $status -eq 124 ] || [ $status -eq 137 ]; then
-	times >"$scratch/times"
-	echo "wrap: killed (status $status); the limit is $seconds seconds (HOIST_TEST_TIMEOUT);" \
-		"processors worked (user, kernel) for $(tail -n 1 "$scratch/times")"
+	echo "wrap: killed (status $status); the limit is $seconds seconds (HOIST_TEST_TIMEOUT)"
 fi
 for report in "$reports"*; do
 	if [ -s "$report" ]; then

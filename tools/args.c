@@ -31,7 +31,7 @@ static const struct {
 	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
-	 "take files that are links to outside the folder (Hugging Face's cache)"},
+	 "take files that are links to outside the folder"},
 	{OPTION_FORMAT, "format", "NAME",
 	 "safetensors, gguf, npy or max; default: by DST's ending, else safetensors"},
 	{OPTION_IO_FILES, "io", "WAY", "auto (the default), direct, cached"},
@@ -58,6 +58,15 @@ static const struct {
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
 	{OPTION_LOAD, "into", NULL, "then load once more, into the same memory"},
 	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
+	{OPTION_EMULATE, "devices", "DEVICES",
+	 "as cuda:2 or cuda:1,hip:1; default: $HOIST_EMULATE, else cuda:1"},
+	{OPTION_EMULATE, "memory", "BYTES", "memory of each device, as 256M; default 16G"},
+	{OPTION_EMULATE, "rate", "BYTES",
+	 "bytes a second of each copy engine; default 0: unlimited"},
+	{OPTION_EMULATE, "latency", "US", "MIN..MAX or MAX: how late work begins; default 10..200"},
+	{OPTION_EMULATE, "fail", "FAULTS",
+	 "CALL:N,...: the Nth use of CALL fails, see hoist-emulate(1)"},
+	{OPTION_EMULATE, "report", "FILE", "append what was called, copied and leaked, as JSON"},
 	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
 	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
 	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
@@ -250,6 +259,12 @@ static int take_load(struct args *args, const char *name, char *value)
 				: STATUS_OK;
 }
 
+static int take_emulate(struct args *args, const char *name, const char *value)
+{
+	const char *expected = args_emulate_take(&args->emulate, name, value);
+	return expected != NULL ? usage_value(args->command, name, value, expected) : STATUS_OK;
+}
+
 /* The field that an option without a value sets; NULL: another kind of option. */
 static bool *flag_of(struct args *args, unsigned option)
 {
@@ -322,6 +337,8 @@ static int take_option(struct args *args, size_t row, char *value)
 		return take_pages(args, value);
 	case OPTION_LOAD:
 		return take_load(args, options[row].name, value);
+	case OPTION_EMULATE:
+		return take_emulate(args, options[row].name, value);
 	case OPTION_FORMAT:
 		return take_format(args, value);
 	case OPTION_SHARD_BYTES:
@@ -374,6 +391,10 @@ static int take_operands(struct args *args, int n, char **operands)
 		(void)fprintf(stderr, "%s is missing", operand_name(command, n, &name));
 		return usage_error(command);
 	}
+	if ((command->options & OPTION_EMULATE) != 0) {
+		args->rest = operands;
+		return STATUS_OK;
+	}
 	if (n > command->max_operands) {
 		usage_begin(command);
 		(void)fputs("one argument too many: ", stderr);
@@ -421,8 +442,10 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 	int status = STATUS_OK;
 	/* refused() prints the messages of getopt_long() in the words of this command. */
 	opterr = 0;
+	/* The options behind another command's name are that command's. */
+	const char *letters = (command->options & OPTION_EMULATE) != 0 ? "+:h" : ":h";
 	while (status == STATUS_OK) {
-		int what = getopt_long(argc, argv, ":h", table, NULL);
+		int what = getopt_long(argc, argv, letters, table, NULL);
 		if (what == -1)
 			break;
 		if (what == 'h')

@@ -15,6 +15,7 @@
 
 #include <hoist/load.h>
 
+#include "tools/args-emulate.h"
 #include "tools/args-load.h"
 #include "tools/tool.h"
 
@@ -46,7 +47,9 @@
 #define OPTION_NO_REPLACE (1u << 18)
 #define OPTION_IO_FILES (1u << 19) /* --io for commands that map nothing */
 
-#define OPTION_LOAD (1u << 22) /* the options of args-load.h */
+#define OPTION_LOAD (1u << 22)	  /* the options of args-load.h */
+#define OPTION_EMULATE (1u << 29) /* those of args-emulate.h; its operands are a command's words   \
+				   */
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
@@ -54,6 +57,7 @@
 struct args {
 	const struct command *command;
 	const char *operands[2]; /* NULL if not given */
+	char **rest;		 /* OPTION_EMULATE: the words of another command, NULL ends */
 	const char *device;	 /* "cpu" if not given */
 	bool has_device;
 	const char **patterns; /* of --tensor or --work, in their order */
@@ -72,6 +76,7 @@ struct args {
 	bool cache;
 	bool replace;
 	struct load_args load;
+	struct emulate_args emulate;
 	const char *format; /* NULL: by the path */
 	size_t shard_bytes; /* 0: one file */
 	bool digest;

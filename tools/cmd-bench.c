@@ -17,8 +17,8 @@ static const struct {
 	{"replay",
 	 "the allocations and frees that FILE recorded (hoist_memory_trace(), RMM's log)"},
 	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot"},
-	{"load",
-	 "loading the checkpoint FILE, cold and hot, by either engine; --save: saving, too"},
+	{"load", "loading the checkpoint FILE: engines, streams, targets, groups, peers; --save: "
+		 "saving, too"},
 	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers"},
 };
 

@@ -314,6 +314,7 @@ int cached_load(const struct args *args, hoist_load_report *report)
 		status = load_all(&cached, report);
 	report->mapped_bytes = report->n_copies == 0 ? report->bytes : 0;
 	report->ns = now_ns(CLOCK_MONOTONIC) - start;
+	report->work_ns = report->ns;
 	report->cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
 	report->emulated = device.emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",

@@ -58,7 +58,7 @@ static int cat(struct operation *op, const struct args *args)
 		return fail("%s; `hoist ls` lists its tensors", hoist_error());
 	int status = operation_load(op, args, &name, 1);
 	hoist_tensor_info tensor;
-	return status == STATUS_OK ? operation_read(op, 0, &tensor, write_piece, NULL) : status;
+	return status == STATUS_OK ? operation_read(op, 0, 0, &tensor, write_piece, NULL) : status;
 }
 
 int cmd_cat(const struct args *args)

@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "tools/operation.h"
 
 struct copy {
 	hoist_checkpoint *checkpoint;
@@ -48,16 +48,6 @@ static int find_path(const struct args *args, char **ret)
 
 /* --- the tensors to copy --- */
 
-/* A pattern that is the name of a tensor means that tensor, whatever characters it has; otherwise
- * it is a glob. */
-static bool matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name)
-{
-	size_t index;
-	if (hoist_checkpoint_find(checkpoint, pattern, &index) == 0)
-		return strcmp(pattern, name) == 0;
-	return fnmatch(pattern, name, 0) == 0;
-}
-
 static int add_tensor(struct copy *copy, const struct args *args, bool *used, size_t index)
 {
 	hoist_tensor_info tensor = {.size = sizeof tensor};
@@ -65,7 +55,7 @@ static int add_tensor(struct copy *copy, const struct args *args, bool *used, si
 		return fail_library();
 	bool selected = args->n_patterns == 0;
 	for (size_t p = 0; p < args->n_patterns; p++)
-		if (matches(copy->checkpoint, args->patterns[p], tensor.name))
+		if (operation_matches(copy->checkpoint, args->patterns[p], tensor.name))
 			selected = used[p] = true;
 	if (selected && hoist_save_add_tensor(copy->save, NULL, copy->checkpoint, index) != 0)
 		return fail_library();

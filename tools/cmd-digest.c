@@ -71,7 +71,7 @@ static int digest_all(struct operation *op, XXH3_state_t *state, json_t *rows)
 		hoist_tensor_info tensor;
 		struct digest digest;
 		(void)XXH3_128bits_reset(state);
-		int status = operation_read(op, i, &tensor, add_piece, state);
+		int status = operation_read(op, 0, i, &tensor, add_piece, state);
 		if (status != STATUS_OK)
 			return status;
 		finish_digest(state, &digest);

@@ -12,6 +12,9 @@
 #include "tools/operation.h"
 #include "tools/verify.h"
 
+/* "shm:" has 63 bytes behind it. */
+#define MOST_NAME (strlen("shm:") + 63 - strlen(OPERATION_AGAIN))
+
 static double seconds_of(uint64_t ns)
 {
 	return (double)ns / 1e9;
@@ -143,6 +146,54 @@ static void print_took(const hoist_load_report *report, bool populated)
 	(void)printf(", %s of CPU time\n", format_seconds(seconds_of(report->cpu_ns), &a));
 }
 
+/* Where the time went: a key of the JSON, a word of the text. */
+static const struct stage {
+	const char *key;
+	const char *word;
+	size_t field;
+} stages[] = {
+	{"read_seconds", "reads", offsetof(hoist_load_report, read_ns)},
+	{"copy_seconds", "copies", offsetof(hoist_load_report, copy_ns)},
+	{"convert_seconds", "conversions", offsetof(hoist_load_report, convert_ns)},
+	{"pages_seconds", "pages", offsetof(hoist_load_report, pages_ns)},
+	{"caller_seconds", "caller", offsetof(hoist_load_report, caller_ns)},
+	{"group_seconds", "group", offsetof(hoist_load_report, group_ns)},
+	{"budget_seconds", "budget", offsetof(hoist_load_report, budget_ns)},
+	{"plan_seconds", "plan", offsetof(hoist_load_report, plan_ns)},
+	{"allocate_seconds", "allocate", offsetof(hoist_load_report, allocate_ns)},
+	{"work_seconds", "work", offsetof(hoist_load_report, work_ns)},
+	{"open_seconds", NULL, offsetof(hoist_load_report, open_ns)},
+};
+
+static double stage_seconds(const hoist_load_report *report, const struct stage *stage)
+{
+	return seconds_of(*(const uint64_t *)(const void *)((const char *)report + stage->field));
+}
+
+static void print_stages(const hoist_load_report *report)
+{
+	const char *before = "stages    ";
+	double percent = report->ns > 0 ? 100 / seconds_of(report->ns) : 0;
+	for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+		double share = percent * stage_seconds(report, &stages[i]);
+		if (stages[i].word == NULL || share < 0.5)
+			continue;
+		(void)printf("%s%s %.0f %%", before, stages[i].word, share);
+		before = ", ";
+	}
+	if (before[0] == ',')
+		(void)putchar('\n');
+}
+
+static int add_stages(json_t *object, const hoist_load_report *report)
+{
+	int err = 0;
+	for (size_t i = 0; i < sizeof stages / sizeof stages[0] && err == 0; i++)
+		err = json_object_set_new(object, stages[i].key,
+					  json_real(stage_seconds(report, &stages[i])));
+	return err;
+}
+
 static void print_report(const hoist_load_report *report, const struct args *args,
 			 const struct more *more)
 {
@@ -153,6 +204,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     format_bytes(report->bytes, &c));
 	print_targets(report, args);
 	print_took(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
+	print_stages(report);
 	if (args->load.into)
 		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
 			     format_seconds(seconds_of(before->ns), &a),
@@ -200,8 +252,11 @@ static int print_json(const hoist_load_report *report, const struct args *args,
 		streams ? json_real(seconds_of(more->first_ns)) : json_null(), "window_bytes",
 		json_count(args->load.window_bytes), "window_peak_bytes",
 		json_count(report->window_peak_bytes));
-	if (args->load.into && json_object_set_new(object, "fresh_seconds",
-						   json_real(seconds_of(more->before.ns))) < 0) {
+	int err = add_stages(object, report);
+	if (args->load.into && err == 0)
+		err = json_object_set_new(object, "fresh_seconds",
+					  json_real(seconds_of(more->before.ns)));
+	if (err < 0) {
 		json_decref(object);
 		return fail_memory();
 	}
@@ -237,17 +292,14 @@ static int check_targets(const struct args *args)
 	if (load->n_targets > 0 && beside != NULL)
 		return args_refuse(args, "a target names its device and its slices: leave out ",
 				   beside, ", or write it into --target");
-	if (args->verify && load->n_targets > 0)
-		return args_refuse(args, "", "--verify",
-				   " compares one target: leave out --target");
 	if ((args->verify || load->into) && (load->flags & HOIST_LOAD_STREAM) != 0)
 		return args_refuse(args, "--stream drops each tensor, so nothing is left for ",
 				   args->verify ? "--verify" : "--into", ": leave out one of them");
 	return STATUS_OK;
 }
 
-/* --verify cannot check slices or converted tensors: the files have no such bytes to compare with.
- * And an image has tensors as they are in the files. */
+/* --verify cannot check converted tensors: the files have no such bytes to compare with.  An image
+ * has tensors as they are in the files. */
 static int check_options(const struct args *args)
 {
 	if (args->cache && args->load.given != NULL)
@@ -265,15 +317,17 @@ static int check_options(const struct args *args)
 	const char *beside_into = args->io == HOIST_IO_MAP    ? "--io map"
 				  : args->load.n_replicas > 0 ? "--replica"
 				  : args->load.n_targets > 0  ? "--target"
-				  : args->load.group != NULL  ? "--group"
 							      : NULL;
 	if (args->load.into && beside_into != NULL)
 		return args_refuse(args, "--into reads into memory of one device: leave out ",
 				   beside_into, "");
-	if (args->verify && (args->load.n_slices > 0 || args->load.dtype != 0))
-		return args_refuse(args,
-				   "--verify compares whole tensors with the files: leave out ",
-				   args->load.n_slices > 0 ? "--slice" : "--dtype", "");
+	if (args->load.into && args->load.group != NULL && strlen(args->load.group) > MOST_NAME)
+		return args_refuse(args, "--into loads twice, the second time as the group ",
+				   args->load.group,
+				   OPERATION_AGAIN ": give a name of 58 bytes at most behind shm:");
+	if (args->verify && args->load.dtype != 0)
+		return args_refuse(
+			args, "--verify compares bytes with the files: leave out --dtype", "", "");
 	return check_targets(args);
 }
 

@@ -3,9 +3,12 @@
  * The contract is in tools/tool.h. */
 #include "config.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <hoist/hub.h>
 
 #include "cli/format.h"
 #include "cli/interrupt.h"
@@ -27,7 +30,8 @@ static const struct command commands[] = {
 	{"ls", "PATH", "the tensors of a checkpoint",
 	 "Lists name, dtype, shape, bytes, file and offset of every tensor, and the metadata.\n"
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
-	 "index of safetensors or PyTorch, or a folder with one of these.",
+	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
+	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
 	 OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
@@ -74,6 +78,17 @@ static const struct command commands[] = {
 	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_SAVE |
 		 OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 0, 2, cmd_bench},
+	{"emulate", "COMMAND [ARG]...", "run a command with emulated GPUs",
+	 "Runs COMMAND, which finds stand-ins for the drivers of CUDA and HIP by the vendors' "
+	 "names:\n"
+	 "libcuda.so.1 and libamdhip64.so.  What programs do with memory, streams, events and "
+	 "pools\n"
+	 "works without a GPU, late as on a device and more strictly; kernels do not run.  "
+	 "COMMAND's\n"
+	 "own options stand behind its name, or behind --.  Ends with COMMAND's exit status; 126 "
+	 "if\n"
+	 "it cannot be run, 127 if there is none.",
+	 OPTION_EMULATE, 1, 1, cmd_emulate},
 };
 
 static const struct command *find_command(const char *name)
@@ -95,11 +110,13 @@ static void help(FILE *out)
 		(void)snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].operands);
 		(void)fprintf(out, "  %-27s %s\n", left, commands[i].summary);
 	}
-	(void)fputs("\n"
-		    "  hoist COMMAND --help    more about a command\n"
-		    "  hoist --version\n\n"
-		    "HOIST_EMULATE=cuda:2 in the environment gives two emulated CUDA devices.\n",
-		    out);
+	(void)fputs(
+		"\n"
+		"  hoist COMMAND --help    more about a command\n"
+		"  hoist --version\n\n"
+		"HOIST_EMULATE=cuda:2 in the environment gives hoist two emulated CUDA devices;\n"
+		"`hoist emulate` gives them to other programs.\n",
+		out);
 }
 
 static int no_command(const char *name)
@@ -126,15 +143,33 @@ static int help_on(const char *name)
 	return STATUS_OK;
 }
 
+/* Replaces the operand that names a checkpoint by the path where its files are. */
+static int find_model(const struct command *command, struct args *args, char *path, size_t bytes)
+{
+	bool second = command->run == cmd_cache || command->run == cmd_bench;
+	const char **operand = &args->operands[second ? 1 : 0];
+	bool opens = (command->options & OPTION_FOLLOW_LINKS) != 0 || command->run == cmd_doctor;
+	if (!opens || *operand == NULL || args->help)
+		return STATUS_OK;
+	int err = hoist_hub_find(*operand, path, bytes);
+	if (err < 0)
+		return fail_call(err);
+	*operand = path;
+	return STATUS_OK;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
 	struct args args;
+	char path[PATH_MAX];
 	int status = args_parse(command, argc, argv, &args);
 	if (status != STATUS_OK)
 		return status;
 	if (args.help)
 		args_help(stdout, command);
 	else
+		status = find_model(command, &args, path, sizeof path);
+	if (status == STATUS_OK && !args.help)
 		status = command->run(&args);
 	args_free(&args);
 	return status;

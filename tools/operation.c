@@ -6,6 +6,7 @@
 #include "tools/operation.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -69,6 +70,8 @@ int operation_open(struct operation *op, const struct args *args)
 		err = hoist_device_open(args->device, &op->device);
 	if (err != 0)
 		return fail_call(err);
+	op->slices = args->load.slices;
+	op->n_slices = args->load.n_slices;
 	int status = open_replicas(op, args);
 	return status == STATUS_OK ? open_targets(op, args) : status;
 }
@@ -159,13 +162,24 @@ static void use_targets(struct operation *op, hoist_load_options *options)
 	options->dtype = HOIST_DTYPE_INVALID;
 }
 
-/* This thread drives the load, so that it can show progress and see a signal between two steps. */
-static int run(struct operation *op, const struct args *args, const hoist_load_options *options)
+/* *ret: from malloc; NULL: there is no group. */
+static int name_group(const struct args *args, bool again, char **ret)
 {
-	interrupt_watch();
+	*ret = NULL;
+	if (args->load.group == NULL)
+		return STATUS_OK;
+	bool named = asprintf(ret, "%s%s", args->load.group, again ? OPERATION_AGAIN : "") >= 0;
+	return named ? STATUS_OK : fail_memory();
+}
+
+/* Starts the load, and drives it: this thread can so show progress, and see a signal between two
+ * steps. */
+static int start(struct operation *op, const struct args *args, const hoist_load_options *options,
+		 const char *name)
+{
 	const hoist_group group = {
 		.size = sizeof group,
-		.name = args->load.group,
+		.name = name,
 		.rank = args->load.rank,
 		.n_ranks = args->load.n_ranks,
 		.timeout_ns = args->load.timeout_s * UINT64_C(1000000000),
@@ -184,6 +198,17 @@ static int run(struct operation *op, const struct args *args, const hoist_load_o
 	if (hoist_load_get_report(op->load, &op->report) != 0)
 		return fail_library();
 	return STATUS_OK;
+}
+
+static int run(struct operation *op, const struct args *args, const hoist_load_options *options)
+{
+	char *name;
+	int status = name_group(args, options->n_into > 0, &name);
+	interrupt_watch();
+	if (status == STATUS_OK)
+		status = start(op, args, options, name);
+	free(name);
+	return status;
 }
 
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
@@ -298,14 +323,14 @@ static int read_buffer(struct operation *op, hoist_buffer *buffer, const hoist_t
 	return STATUS_OK;
 }
 
-int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor, take_piece *take,
-		   void *context)
+int operation_read(struct operation *op, size_t target, size_t index, hoist_tensor_info *tensor,
+		   take_piece *take, void *context)
 {
 	if (op->piece == NULL && (op->piece = malloc(OPERATION_PIECE_BYTES)) == NULL)
 		return fail_memory();
 	size_t which = 0;
 	hoist_buffer *buffer = NULL;
-	if (hoist_load_tensor(op->load, index, &which, &buffer) != 0)
+	if (hoist_load_target_tensor(op->load, target, index, &which, &buffer) != 0)
 		return fail_library();
 	*tensor = (hoist_tensor_info){.size = sizeof *tensor};
 	int status = STATUS_OK;
@@ -335,4 +360,12 @@ void operation_close(struct operation *op)
 	hoist_checkpoint_close(op->checkpoint);
 	hoist_budget_unref(op->budget);
 	*op = (struct operation){0};
+}
+
+bool operation_matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name)
+{
+	size_t index;
+	if (hoist_checkpoint_find(checkpoint, pattern, &index) == 0)
+		return strcmp(pattern, name) == 0;
+	return fnmatch(pattern, name, 0) == 0;
 }

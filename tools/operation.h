@@ -4,7 +4,7 @@
  *     operation_open(&op, args)                  checkpoint, device
  *     operation_load(&op, args, patterns, n)     to its end, with progress
  *     operation_again(&op, args)                 once more, into the same memory
- *     operation_read(&op, i, ..., take)          reads bytes back from where they are
+ *     operation_read(&op, t, i, ..., take)       reads bytes back from where they are
  *     operation_close(&op)                       always
  *
  * Each prints its failure and returns a STATUS_*.  The load is driven from here, in steps, so that
@@ -25,6 +25,8 @@ struct operation {
 	hoist_load_target *targets; /* of --target, with their devices */
 	const hoist_load_target **target_list;
 	size_t n_targets;
+	const hoist_load_slice *slices; /* of --slice; the targets have their own */
+	size_t n_slices;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_load *load;
 	/* --stream: called for each tensor of target 0 that has come, before it is dropped.  NULL:
@@ -37,6 +39,10 @@ struct operation {
 	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
 };
 
+/* The second load of a group, operation_again(), is that of the group NAME.into: some of the ranks
+ * may still be at the end of the first. */
+#define OPERATION_AGAIN ".into"
+
 /* How much operation_read() reads at a time. */
 #define OPERATION_PIECE_BYTES ((size_t)4 << 20)
 
@@ -47,14 +53,19 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 int operation_again(struct operation *op, const struct args *args);
 void operation_close(struct operation *op);
 
+/* A pattern that is the name of a tensor means that tensor, whatever characters it has; otherwise
+ * it is a glob. */
+bool operation_matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name);
+
 /* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the
  * file.  Returns a STATUS_*; any but OK ends the reading, with its message printed. */
 typedef int take_piece(void *context, const hoist_tensor_info *tensor, const unsigned char *bytes,
 		       size_t n, uint64_t offset);
 
-/* Reads the bytes of the @index-th loaded tensor back, in pieces, and gives each to @take; *tensor
- * gets its info. */
-int operation_read(struct operation *op, size_t index, hoist_tensor_info *tensor, take_piece *take,
-		   void *context);
+/* Reads the bytes of the @index-th loaded tensor of target @target back, in pieces, and gives each
+ * to
+ * @take; *tensor gets its info. */
+int operation_read(struct operation *op, size_t target, size_t index, hoist_tensor_info *tensor,
+		   take_piece *take, void *context);
 
 #endif

@@ -34,6 +34,7 @@ int cmd_cp(const struct args *args);
 int cmd_devices(const struct args *args);
 int cmd_digest(const struct args *args);
 int cmd_doctor(const struct args *args);
+int cmd_emulate(const struct args *args);
 int cmd_load(const struct args *args);
 int cmd_ls(const struct args *args);
 

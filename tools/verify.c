@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,9 +16,12 @@
 #include "cli/progress.h"
 
 struct verify {
-	const hoist_checkpoint *checkpoint;
+	hoist_checkpoint *checkpoint;
+	const hoist_load_slice *slices; /* of the target that is looked at */
+	size_t n_slices;
 	unsigned char *expected; /* OPERATION_PIECE_BYTES */
-	unsigned char *packed;	 /* a tensor that has strides in the file, packed */
+	unsigned char *packed;	 /* of a tensor that is sliced or has strides in the file, packed */
+	bool is_packed;		 /* the tensor is one of these */
 	int fd;			 /* of the file below, or -1; tensors come file by file */
 	size_t file;
 	const char *path;
@@ -57,10 +61,51 @@ static int read_file(const struct verify *verify, uint64_t offset, unsigned char
 	return STATUS_OK;
 }
 
-/* Gives the file's bytes of a tensor with strides, in the order in which it was loaded. */
+/* Fills the ranges of all axes of the tensor.  Returns: true if one of them is sliced. */
+static bool cut(const struct verify *verify, const hoist_tensor_info *tensor, hoist_slice *axes)
+{
+	bool any = false;
+	for (int a = 0; a < tensor->rank; a++)
+		axes[a] = (hoist_slice)HOIST_ALL;
+	for (size_t i = 0; i < verify->n_slices; i++) {
+		const hoist_load_slice *slice = &verify->slices[i];
+		if (!operation_matches(verify->checkpoint, slice->tensor, tensor->name))
+			continue;
+		int axis = slice->axis < 0 ? slice->axis + tensor->rank : slice->axis;
+		int64_t extent = tensor->shape[axis];
+		int64_t begin = slice->begin < 0 ? slice->begin + extent : slice->begin;
+		int64_t end = slice->end == HOIST_SLICE_END ? extent
+			      : slice->end < 0		    ? slice->end + extent
+							    : slice->end;
+		if (slice->n_ranks > 0) {
+			begin = extent / slice->n_ranks * slice->rank;
+			end = begin + extent / slice->n_ranks;
+		}
+		axes[axis] = (hoist_slice)HOIST_RANGE(begin, end);
+		any = true;
+	}
+	return any;
+}
+
+/* Replaces *@view by what the slices leave of it. */
+static int narrow(const struct verify *verify, const hoist_tensor_info *tensor, hoist_buffer **view)
+{
+	hoist_slice axes[HOIST_MAX_RANK];
+	hoist_buffer *part = NULL;
+	if (!cut(verify, tensor, axes))
+		return STATUS_OK;
+	if (hoist_buffer_slice(*view, tensor->rank, axes, &part) != 0)
+		return fail_library();
+	hoist_buffer_unref(*view);
+	*view = part;
+	return STATUS_OK;
+}
+
+/* Gives the file's bytes of a tensor with strides or slices, in the order in which it was loaded.
+ */
 static int pack_expected(struct verify *verify, const hoist_tensor_info *tensor)
 {
-	unsigned char *span = malloc(tensor->bytes);
+	unsigned char *span = malloc(tensor->bytes > 0 ? tensor->bytes : 1);
 	hoist_buffer *view = NULL;
 	if (span == NULL)
 		return fail_memory();
@@ -72,10 +117,12 @@ static int pack_expected(struct verify *verify, const hoist_tensor_info *tensor)
 	if (status == STATUS_OK && hoist_buffer_wrap(&source, tensor->dtype, tensor->rank,
 						     tensor->shape, tensor->strides, &view) != 0)
 		status = fail_library();
+	if (status == STATUS_OK)
+		status = narrow(verify, tensor, &view);
 	if (status == STATUS_OK) {
 		size_t n = hoist_buffer_bytes(view);
 		free(verify->packed);
-		verify->packed = malloc(n);
+		verify->packed = malloc(n > 0 ? n : 1);
 		if (verify->packed == NULL)
 			status = fail_memory();
 		else if (hoist_buffer_copy_out(view, verify->packed, n) != 0)
@@ -91,12 +138,15 @@ static int read_expected(struct verify *verify, const hoist_tensor_info *tensor,
 			 uint64_t offset, const unsigned char **ret)
 {
 	int status = STATUS_OK;
-	if (tensor->strides == NULL)
+	if (offset == 0) {
+		hoist_slice axes[HOIST_MAX_RANK];
+		verify->is_packed = tensor->strides != NULL || cut(verify, tensor, axes);
+		status = verify->is_packed ? pack_expected(verify, tensor) : STATUS_OK;
+	}
+	if (status == STATUS_OK && !verify->is_packed)
 		status = read_file(verify, tensor->offset + offset, verify->expected, n);
-	else if (offset == 0)
-		status = pack_expected(verify, tensor);
 	if (status == STATUS_OK)
-		*ret = tensor->strides == NULL ? verify->expected : verify->packed + offset;
+		*ret = verify->is_packed ? verify->packed + offset : verify->expected;
 	return status;
 }
 
@@ -118,17 +168,34 @@ static int compare_piece(void *context, const hoist_tensor_info *tensor, const u
 		i++;
 	/* A loaded byte of a packed tensor is elsewhere in the file: no place in the file is
 	 * named. */
-	if (tensor->strides != NULL)
-		return fail("verifying: tensor '%s', without its strides, differs from %s at byte "
+	if (verify->is_packed)
+		return fail("verifying: tensor '%s', %s, differs from %s at byte "
 			    "%" PRIu64 ": loaded 0x%02x, the file has 0x%02x; the file changed, "
 			    "or this is a defect of hoist or of the machine",
-			    tensor->name, verify->path, offset + i, bytes[i], expected[i]);
+			    tensor->name,
+			    tensor->strides != NULL ? "without its strides" : "sliced",
+			    verify->path, offset + i, bytes[i], expected[i]);
 	return fail("verifying: tensor '%s' differs from %s at byte %" PRIu64
 		    " of the tensor (byte %" PRIu64
 		    " of the file): loaded 0x%02x, the file has 0x%02x; the file changed, or this "
 		    "is a defect of hoist or of the machine",
 		    tensor->name, verify->path, offset + i, tensor->offset + offset + i, bytes[i],
 		    expected[i]);
+}
+
+/* The tensors of one target; with replicas, of one device. */
+static int verify_target(struct operation *op, struct verify *verify, size_t target)
+{
+	bool own = target < op->n_targets;
+	size_t n = hoist_load_target_n_tensors(op->load, target);
+	int status = STATUS_OK;
+	verify->slices = own ? op->targets[target].slices : op->slices;
+	verify->n_slices = own ? op->targets[target].n_slices : op->n_slices;
+	for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+		hoist_tensor_info tensor;
+		status = operation_read(op, target, i, &tensor, compare_piece, verify);
+	}
+	return status;
 }
 
 int verify_loaded(struct operation *op)
@@ -138,12 +205,10 @@ int verify_loaded(struct operation *op)
 	if (verify.expected == NULL)
 		return fail_memory();
 	int status = STATUS_OK;
-	size_t n = hoist_load_n_tensors(op->load);
+	size_t n = hoist_load_n_targets(op->load);
 	progress_begin("verifying");
-	for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-		hoist_tensor_info tensor;
-		status = operation_read(op, i, &tensor, compare_piece, &verify);
-	}
+	for (size_t t = 0; t < n && status == STATUS_OK; t++)
+		status = verify_target(op, &verify, t);
 	progress_end();
 	if (verify.fd >= 0)
 		(void)close(verify.fd);

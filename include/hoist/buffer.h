@@ -236,6 +236,10 @@ typedef struct hoist_buffer_info {
 	 * with views that keep such a layout.  Slices, reshapes, permutations and imports of
 	 * hoist/ipc.h have strides of their own. */
 	int has_implicit_strides;
+	/* For bindings whose objects are collected: how many hold the buffer and its storage now.
+	 * Another thread may change both numbers at once, unless all holders are known. */
+	unsigned n_refs;	 /* references to this buffer */
+	unsigned n_storage_refs; /* to its storage, of buffers, exports, loads; 0: closed */
 } hoist_buffer_info;
 
 /* Fills @info up to info->size; @buffer may be closed.

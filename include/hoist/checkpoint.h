@@ -37,7 +37,10 @@
  *
  * Opening reads headers only, and checks every rule of the format: all tensors that a checkpoint
  * lists can be loaded.  An index must not name shards outside its folder.  Symbolic links are
- * followed inside the folder only, unless the caller trusts them (HOIST_OPEN_FOLLOW_LINKS).
+ * followed inside the folder only, unless the caller trusts them (HOIST_OPEN_FOLLOW_LINKS).  One
+ * kind needs no such trust: a link directly in the folder that is opened, in
+ * models--NAME/snapshots/REVISION, as Hugging Face's cache has
+ * them, to a regular file directly in models--NAME/blobs, of the process's user or root.
  *
  * Files are not trusted: opening ends with a checkpoint or with an error, whatever bytes the files
  * have.  Opening and the checkpoint together take less memory than 12 times the bytes of the
@@ -64,8 +67,7 @@ typedef struct hoist_checkpoint hoist_checkpoint;
 
 /* --- opening --- */
 
-/* Files in a folder may be symbolic links to any place.  Hugging Face's cache needs this: its
- * snapshots are links to blobs elsewhere. */
+/* Files in a folder may be symbolic links to any place. */
 #define HOIST_OPEN_FOLLOW_LINKS 1u
 
 /* Opens a file of any kind as one tensor of u8, called "data", with all bytes of the file.  So a

@@ -10,9 +10,10 @@
  * The ranks of a group are processes of one user on one machine.  Each asks for tensors, slices and
  * a dtype of its own, on a device of its own.  Bytes that one rank wants are read by that rank.
  * All others are divided among the ranks: the rank that reads them puts them in memory that all
- * share, and the others copy them from there.  So the group reads each byte from storage once, in
- * blocks of 4 KiB.  Where long parts of several ranks meet, the blocks at their seams may be read
- * twice: at most 4 blocks of 512.
+ * share, and the others copy them from there.  Ranks that run on the NUMA node of a file's disk,
+ * and on no other (numactl -N), read all that is divided of that file, if there are any.  So the
+ * group reads each byte from storage once, in blocks of 4 KiB.  Where long parts of several ranks
+ * meet, the blocks at their seams may be read twice: one block of 64 at most.
  *
  * Together: a group's load begins once all ranks have come, and ends in all ranks at one time.
  * Each has succeeded then, or none has: a rank that dies, fails, is cancelled, does not come or
@@ -53,10 +54,18 @@ typedef struct hoist_group {
 } hoist_group;
 
 /* Starts this rank's part of a load.  All else is as hoist_load_start() and the functions of
- * hoist/load.h say, with these exceptions: the flags are CALLER_DRIVEN, DROP_CACHE and SPLIT
- * alone; HOIST_IO_MAP, `order` and `into` are refused, HOIST_IO_ADAPTIVE is AUTO; chunk_bytes is
- * 2 MiB at most.  A caller that drives its load and makes no step within the timeout is a rank that
- * has stopped.
+ * hoist/load.h say, with these exceptions: HOIST_IO_MAP, `order` and window_bytes are refused,
+ * HOIST_IO_ADAPTIVE is AUTO; chunk_bytes is 2 MiB at most.  A caller that drives its load and makes
+ * no step within the timeout is a rank that has stopped.
+ *
+ * Streaming (HOIST_LOAD_STREAM): a rank has tensors before the others have all of theirs, and keeps
+ * them if another rank fails later.  hoist_load_next() gives 0 once all ranks have all, and
+ * -ECONNRESET where hoist_load_wait() gives -ETIMEDOUT, which there means "nothing yet".  There is
+ * no window: a rank whose window is full would hold the bytes that all ranks wait for.
+ *
+ * In place (`into`): buffers are untouched, whole or torn as after any load, also if another rank
+ * died.  The ranks wait for one whose buffers' streams are busy as for one that has not come.
+ *
  * The report is this rank's: direct_bytes and cached_bytes are those that it read, for all.
  *
  * hoist_load_wait() and the like then also give:
@@ -65,9 +74,8 @@ typedef struct hoist_group {
  *   -EEXIST (this rank is there already; for rank 0: another group has the name);
  *   -EINVAL (a rank gave another n_ranks, or another checkpoint: files of other sizes, times or
  *   inodes); -EPROTO (a rank has another version of hoist); -EPERM (another user's process has the
- *   name); -EBADMSG (a rank sent nonsense); -ENOTSUP (tensors that overlap in a file, and are
- *   converted for a device); -EDQUOT (a budget below 16 MiB and two staging slots, or one of which
- *   others left no room for them within the timeout).
+ *   name); -EBADMSG (a rank sent nonsense); -EDQUOT (a budget below 16 MiB and two staging slots,
+ *   or one of which others left no room for them within the timeout).
  *
  * Returns: 0; as hoist_load_start(); -EINVAL (no name, no such rank, a timeout too short); -ENOTSUP
  *   (an option that groups do not have; a name that does not begin with "shm:"). */

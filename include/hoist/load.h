@@ -61,9 +61,12 @@
  * A buffer may have any strides, and another one of the dtypes f32, f16 and bf16.  Contiguous host
  * memory that has the same place within a page as the file is read straight, but for the two ends
  * that fill no page; so is memory that an earlier load of the file gave.  Other memory is filled
- * from staging slots.  Where neighbouring elements of the file lie apart in the buffer (a
- * transposed one, say), each element is moved by itself.  That is slow, on a device most of all:
- * there each is a row of a 2-D copy, and where strides are negative, a copy.
+ * from staging slots.  Where neighbouring elements of the file lie apart in the buffer, each
+ * element is moved by itself, in an order that suits the processor.  Into a matrix that is
+ * transposed on a device, each read is one copy, whose rows are as long as the read has rows of the
+ * matrix: larger chunk_bytes make them longer.  Other such buffers are slow on a device: with more
+ * than two axes in another order, or rows above 256 KiB in the file, each element is a row of a 2-D
+ * copy, and where strides are negative, a copy.
  *
  * Writes wait for the work that was queued on each buffer's stream before hoist_load_start().  Work
  * that is queued behind hoist_load_wait() sees the tensors.  Between the two the buffers must be
@@ -452,12 +455,35 @@ typedef struct hoist_load_report {
 	char io_reason[256];     /* why bytes were read that way */
 	size_t window_peak_bytes; /* most bytes of tensors' blocks on one target at one time; 0: the
 				   * load had no window */
+	uint64_t open_ns;	  /* that hoist_checkpoint_open() took; not in `ns` */
+	/* Where the time went: the sum of these is `ns`.  Each nanosecond is of what the thread that
+	 * drives the load did.  A wait for several things is of the first of them in this list. */
+	uint64_t plan_ns;     /* choosing tensors, slices and reads; asking what the page cache has */
+	uint64_t allocate_ns; /* memory for the tensors, staging memory and its pinning, maps */
+	uint64_t caller_ns;   /* wait: the caller holds what fills the window, has queued work on
+			       * buffers of a load in place, or makes no step of the load */
+	uint64_t read_ns;     /* wait: files are read, hot bytes are copied, maps are populated */
+	uint64_t convert_ns;  /* conversions, digests, moves from staging to the host's tensors, and
+			       * the wait for these */
+	uint64_t copy_ns;     /* wait: copies to devices */
+	uint64_t pages_ns;    /* wait: the kernel makes pages of fresh memory */
+	uint64_t group_ns;    /* wait: ranks that have not come, and what they or this one read for
+			       * the group */
+	uint64_t budget_ns;   /* wait: others have the budget */
+	uint64_t work_ns;     /* all else, no wait: submitting, completing */
 } hoist_load_report;
 
 /* Fills @report up to report->size with the facts of a load that is done.
  * Returns: 0; -EINVAL (report->size is 0 or larger than this library knows); -EAGAIN (the load is
  *   not done). */
 HOIST_API int hoist_load_get_report(hoist_load *load, hoist_load_report *report);
+
+/* Writes one line for a log, without a newline: bytes, device, time, rate, and the stages of the time
+ * in percent, the longest first, and the ways of the bytes.  Copies at most @bytes to
+ * @text, with a NUL; @text may be NULL if @bytes is 0.  Pre: hoist_load_get_report() has filled
+ * @report, whose size is sizeof *report.
+ * Returns: the bytes of the whole line, without the NUL, as snprintf(). */
+HOIST_API size_t hoist_load_explain(const hoist_load_report *report, char *text, size_t bytes);
 
 /* Takes NULL.  Cancels the load if it still runs, and waits for its end.  Buffers that were handed
  * out live on; host memory that none of them is over goes back ("Memory" above).  In a child of

@@ -165,6 +165,12 @@ HOIST_API int hoist_save_start(hoist_save *save);
  *   text says which); -EIO and the like; the failure of reading a source. */
 HOIST_API int hoist_save_wait(hoist_save *save);
 
+/* A descriptor for poll() and the like: it is readable once the save is done and hoist_save_wait()
+ * does not block.  The descriptor is the save's: the caller must not read or close it.
+ * Returns: the descriptor; -EINVAL (the save has not been started); -EMFILE, -ENFILE, -ENOMEM;
+ *   -ESTALE (a child of fork). */
+HOIST_API int hoist_save_fd(hoist_save *save);
+
 /* Asks the save to end soon.  hoist_save_wait() then gives -ECANCELED, unless the save had already
  * ended or failed.  Does not block. */
 HOIST_API void hoist_save_cancel(hoist_save *save);

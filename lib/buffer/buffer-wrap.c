@@ -96,6 +96,9 @@ static int find_owner(const hoist_buffer_source *source, struct hoist__foreign *
 	enum hoist__api api = hoist__dev_api(hoist__device_dev(given));
 	foreign->device = given;
 	foreign->kind = kind_of(&pointer);
+	/* The caller may have given the address by which kernels see memory of the host. */
+	if (pointer.host)
+		foreign->address = pointer.host_address - source->bytes_before;
 	foreign->device_address =
 		(pointer.device ? pointer.device_address : source->address) - source->bytes_before;
 	if (given == found || (foreign->kind == HOIST__MEMORY_PINNED && api == pointer.api))

@@ -333,6 +333,7 @@ static void describe_storage(const hoist_buffer *buffer, hoist_buffer_info *info
 	info->is_managed = kind == HOIST__MEMORY_MANAGED;
 	info->is_mapped = hoist__storage_is_mapped(storage);
 	info->is_read_only = is_read_only(buffer);
+	info->n_storage_refs = hoist__storage_n_refs(storage);
 	if (info->is_device_accessible)
 		info->device_id = hoist__dev_ordinal(hoist__device_dev(buffer->device));
 }
@@ -347,6 +348,7 @@ int hoist_buffer_get_info(const hoist_buffer *buffer, hoist_buffer_info *info)
 		.device_id = -1,
 		.is_closed = buffer->storage == NULL,
 		.has_implicit_strides = buffer->implicit,
+		.n_refs = atomic_load(&buffer->xrefs),
 	};
 	if (buffer->storage != NULL)
 		describe_storage(buffer, &known);

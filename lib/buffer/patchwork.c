@@ -36,8 +36,9 @@ static void release(void *context)
 static int discard(void *context, uintptr_t address, size_t bytes)
 {
 	struct patchwork *own = context;
-	bool first = !atomic_exchange(&own->discarded, true);
-	int err = hoist__region_discard(own->region, address, bytes, first);
+	atomic_store(&own->discarded, true);
+	/* No edge divides a file's map. */
+	int err = hoist__region_discard(own->region, address, bytes, false);
 	if (err == 0 && hoist__watch_annotates())
 		hoist__annotate_hidden(address, bytes);
 	return err;

@@ -321,9 +321,14 @@ void hoist__storage_unref(struct hoist__storage *storage)
 		hoist__storage_end(storage);
 }
 
+unsigned hoist__storage_n_refs(const struct hoist__storage *storage)
+{
+	return atomic_load_explicit(&storage->xrefs, memory_order_acquire);
+}
+
 bool hoist__storage_is_alone(const struct hoist__storage *storage)
 {
-	return atomic_load_explicit(&storage->xrefs, memory_order_acquire) == 1;
+	return hoist__storage_n_refs(storage) == 1;
 }
 
 void hoist__storage_move(struct hoist__storage *storage, uintptr_t address)

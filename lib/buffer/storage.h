@@ -130,6 +130,9 @@ void hoist__storage_returned(struct hoist__storage *storage);
  *   -EREMOTEIO, -ESTALE. */
 int hoist__storage_await_consumers(struct hoist__storage *storage);
 
+/* The references at this moment. */
+unsigned hoist__storage_n_refs(const struct hoist__storage *storage);
+
 /* True if the caller's reference is the only one. */
 bool hoist__storage_is_alone(const struct hoist__storage *storage);
 

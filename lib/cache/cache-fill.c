@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lib/cache/cache.h"
+#include "lib/load/source.h"
 
 #define STEP_NS (100 * UINT64_C(1000000))
 
@@ -21,6 +22,7 @@ struct filling {
 	hoist_memory *memory; /* gives the load its one block: in the file, behind the table */
 	hoist_load *load;
 	struct hoist__memory_file file;
+	struct hoist__late_pages pages; /* of the file; set with it */
 	struct hoist__image_table table;
 	int err;		       /* why there is no file; 0: there is one, or the load has not
 					* asked for it */
@@ -42,7 +44,12 @@ static int make_file(struct filling *f, size_t bytes, size_t align)
 	if (bytes > INT64_MAX / 2)
 		return hoist__fail(-ENOMEM, "an image of more than 2^62 bytes");
 	f->data_offset = hoist__round_up(f->table_bytes, hoist__max_u64(page, align));
-	return hoist__memory_file_create((size_t)f->data_offset + bytes, f->options, &f->file);
+	int err = hoist__memory_file_create((size_t)f->data_offset + bytes, f->options, &f->file);
+	f->pages.late = f->file.late;
+	f->pages.bytes = bytes;
+	f->pages.wants_huge =
+		f->file.pages == HOIST_PAGES_SMALL && f->options->pages != HOIST_PAGES_SMALL;
+	return err;
 }
 
 static int give_block(void *context, size_t bytes, size_t align, hoist_stream *stream,
@@ -107,7 +114,8 @@ static int run_load(struct filling *f)
 		.flags = HOIST_LOAD_CALLER_DRIVEN,
 		.memory = f->memory,
 	};
-	int err = hoist_load_start(f->checkpoint, &load, &f->load);
+	const struct hoist__load_pages pages = {hoist__late_populate, &f->pages};
+	int err = hoist__load_start_paged(f->checkpoint, &load, &pages, &f->load);
 	if (err < 0)
 		return err;
 	do {
@@ -115,7 +123,10 @@ static int run_load(struct filling *f)
 			hoist_load_cancel(f->load);
 		err = hoist_load_step(f->load, STEP_NS);
 	} while (err == 0);
-	return err < 0 ? err : hoist_load_wait(f->load);
+	if (err > 0)
+		err = hoist_load_wait(f->load);
+	hoist__late_note(&f->pages, &f->file);
+	return err;
 }
 
 /* --- the table --- */

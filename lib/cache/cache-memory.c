@@ -38,37 +38,6 @@
 
 /* --- mapping --- */
 
-/* Maps @bytes at a 2 MiB boundary, so that huge pages are mapped as such. */
-static int map_aligned(int fd, size_t bytes, int protection, int flags, char **ret)
-{
-	const size_t align = HOIST__HUGE_PAGE_BYTES;
-	if (bytes > SIZE_MAX / 2)
-		return hoist__fail(-ENOMEM, "mapping an image of %zu bytes", bytes);
-	char *room = mmap(NULL, bytes + align, PROT_NONE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (room == MAP_FAILED)
-		return hoist__fail_errno(-ENOMEM, "address space for an image of %s",
-					 hoist__figure(bytes).text);
-	char *base = (char *)hoist__round_up((uintptr_t)room, align);
-	size_t before = (size_t)(base - room);
-	/* hugetlb maps end at a boundary of their pages. */
-	size_t after = align - before;
-	if (mmap(base, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
-		int err = -errno;
-		(void)munmap(room, bytes + align);
-		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "mapping an image of %s",
-					 hoist__figure(bytes).text);
-	}
-	/* If the process has too many mappings to unmap the rest, the rest costs no memory. */
-	if (before > 0)
-		(void)munmap(room, before);
-	size_t end = hoist__round_up(bytes, hoist__page_bytes());
-	if (after > end - bytes)
-		(void)munmap(base + end, after - (end - bytes));
-	*ret = base;
-	return 0;
-}
-
 /* A page must be available when it is copied on write.  The kernel reserves as many hugetlb pages
  * as may be copied, so that none is missing at a touch, which would kill the process.  Small pages
  * are not reserved.
@@ -77,7 +46,7 @@ int hoist__memory_file_map(int fd, size_t bytes, bool hugetlb, bool read_only, c
 {
 	int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
 	int flags = MAP_PRIVATE | (hugetlb && !read_only ? 0 : MAP_NORESERVE);
-	int err = map_aligned(fd, bytes, protection, flags, ret);
+	int err = hoist__map_file(fd, bytes, protection, flags, "an image", ret);
 	if (err == -ENOMEM && hugetlb && !read_only)
 		return hoist__fail(
 			err,
@@ -150,7 +119,8 @@ static int open_hugetlb(size_t bytes, struct hoist__memory_file *file)
 	int fd = -1;
 	int err = open_memfd(MFD_HUGETLB | MFD_HUGE_2MB, whole, &fd);
 	if (err == 0)
-		err = map_aligned(fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED, &file->base);
+		err = hoist__map_file(fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED, "an image",
+				      &file->base);
 	if (err < 0) {
 		(void)snprintf(file->note, sizeof file->note, "no hugetlb pages: %.120s",
 			       hoist__error_text());
@@ -169,7 +139,8 @@ static int open_plain(size_t bytes, bool huge, struct hoist__memory_file *file)
 	size_t whole = (size_t)hoist__round_up(bytes, hoist__page_bytes());
 	int err = open_memfd(0, whole, &file->fd);
 	if (err == 0)
-		err = map_aligned(file->fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED, &file->base);
+		err = hoist__map_file(file->fd, whole, PROT_READ | PROT_WRITE, MAP_SHARED,
+				      "an image", &file->base);
 	if (err < 0)
 		return err;
 	file->bytes = whole;
@@ -221,7 +192,8 @@ int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 		hoist__memory_file_close(&file);
 		return err;
 	}
-	file.node = hoist__memory_file_node(&file);
+	if (!file.late)
+		file.node = hoist__memory_file_node(&file);
 	*ret = file;
 	return 0;
 }

@@ -25,6 +25,9 @@
  * and used by many processes, so its huge pages may cost more than elsewhere. */
 #define THP_FLOOR (HOIST__THP_FLOOR / 5)
 
+/* A file of fewer bytes is populated at once: its threads have ended before a read would. */
+#define LATE_BYTES ((size_t)32 << 20)
+
 static void placement_of(const hoist_cache_options *options, struct hoist__placement *ret)
 {
 	static const enum hoist__policy policies[] = {
@@ -41,10 +44,10 @@ static void placement_of(const hoist_cache_options *options, struct hoist__place
 }
 
 /* By default the kernel gives shared memory small pages.  Huge pages are made of them, unless small
- * pages were asked for. */
-static void note_pages(struct hoist__memory_file *file, size_t collapsed, int err)
+ * pages were asked for.  @collapsed of @populated bytes are huge pages. */
+static void note_pages(struct hoist__memory_file *file, size_t populated, size_t collapsed, int err)
 {
-	size_t whole = (size_t)hoist__round_down(file->bytes, HOIST__HUGE_PAGE_BYTES);
+	size_t whole = (size_t)hoist__round_down(populated, HOIST__HUGE_PAGE_BYTES);
 	if (whole > 0 && collapsed == whole)
 		file->pages = HOIST_PAGES_DEFAULT;
 	else if (file->note[0] != '\0')
@@ -82,7 +85,7 @@ static int populate(struct hoist__memory_file *file, const hoist_cache_options *
 		job->collapse = job->collapse && (collapse_err == 0 || collapse_err == -EAGAIN);
 	}
 	if (err == 0 && file->pages == HOIST_PAGES_SMALL && options->pages != HOIST_PAGES_SMALL)
-		note_pages(file, collapsed, collapse_err);
+		note_pages(file, file->bytes, collapsed, collapse_err);
 	return err;
 }
 
@@ -121,14 +124,16 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 		.collapse = collapse,
 		.thp_floor = collapse ? THP_FLOOR : 0,
 	};
-	bool late = placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
-		    file->pages != HOIST_PAGES_HUGETLB;
+	bool strict = placement.policy == HOIST__POLICY_BIND && placed == HOIST__PLACED_KERNEL &&
+		      file->pages != HOIST_PAGES_HUGETLB;
 	unsigned n = 0;
+	file->late = err == 0 && !strict && placed != HOIST__PLACED_FIRST_TOUCH &&
+		     file->pages != HOIST_PAGES_HUGETLB && file->bytes >= LATE_BYTES;
 	/* Strict placement moves pages after they were populated, and may have to be repeated: see
 	 * numa/place.h. */
-	while (err == 0) {
+	while (err == 0 && !file->late) {
 		err = populate(file, options, &job);
-		if (err < 0 || !late)
+		if (err < 0 || !strict)
 			break;
 		err = hoist__place_strictly(file->base, file->bytes, &placement, n++);
 		if (err <= 0)
@@ -141,6 +146,52 @@ int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_
 			file->note, sizeof file->note,
 			"the kernel refuses mbind here: the first touch of each page decided");
 	return err;
+}
+
+/* --- pages that come while the file is filled --- */
+
+int hoist__late_populate(void *context, void *address, size_t bytes)
+{
+	struct hoist__late_pages *pages = context;
+	struct hoist__populate_report report = {0};
+	bool collapse = pages->wants_huge && !atomic_load(&pages->gave_up);
+	/* The pace of huge pages is judged by two slices. */
+	const struct hoist__populate_job job = {
+		.base = address,
+		.bytes = bytes,
+		.slice_bytes = (size_t)hoist__round_up(bytes / 2, HOIST__HUGE_PAGE_BYTES),
+		.n_threads = 1,
+		.collapse = collapse,
+		.thp_floor = collapse ? THP_FLOOR : 0,
+	};
+	if (!pages->late)
+		return 0;
+	int err = hoist__populate_parallel(&job, &report);
+	atomic_fetch_add(&pages->populated, bytes);
+	atomic_fetch_add(&pages->collapsed, report.collapsed);
+	if (report.slow)
+		report.collapse_err = -ETIME;
+	if (report.collapse_err != 0)
+		atomic_store(&pages->collapse_err, report.collapse_err);
+	if (report.collapse_err != 0 && report.collapse_err != -EAGAIN)
+		atomic_store(&pages->gave_up, true);
+	return err;
+}
+
+void hoist__late_note(const struct hoist__late_pages *pages, struct hoist__memory_file *file)
+{
+	size_t populated = atomic_load(&pages->populated);
+	if (!pages->late)
+		return;
+	/* Slots are copied to places whose pages come with the copies. */
+	if (pages->wants_huge && populated < pages->bytes && file->note[0] == '\0')
+		(void)snprintf(file->note, sizeof file->note,
+			       "small pages: only %s of %s were read straight to their places",
+			       hoist__figure(populated).text, hoist__figure(pages->bytes).text);
+	else if (pages->wants_huge)
+		note_pages(file, populated, atomic_load(&pages->collapsed),
+			   atomic_load(&pages->collapse_err));
+	file->node = hoist__memory_file_node(file);
 }
 
 int hoist__memory_file_node(const struct hoist__memory_file *file)

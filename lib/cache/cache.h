@@ -5,12 +5,15 @@
  *   cache.c          add, list, drop
  *   cache-attach.c   hoist_image: an image, mapped
  *   cache-table.c    an image's table: made of a checkpoint, checked when it comes back
- *   cache-key.c      has the checkpoint changed since its image was made? cache-fill.c     a
- *   checkpoint into a sealed memfd cache-memory.c   memfds: huge pages, seals; their mappings
- *   cache-place.c    memfds: NUMA nodes, populated pages cache-folder.c   the user's folder, and
- *   the locks in it cache-message.c  requests and replies over the socket cache-start.c starting
- *   the program that becomes the holder cache-hold.c     becoming the holder cache-holder.c   the
- *   process that keeps the descriptors
+ *   cache-key.c      has the checkpoint changed since its image was made?
+ *   cache-fill.c     a checkpoint into a sealed memfd
+ *   cache-memory.c   memfds: huge pages, seals; their mappings
+ *   cache-place.c    memfds: NUMA nodes, populated pages
+ *   cache-folder.c   the user's folder, and the locks in it
+ *   cache-message.c  requests and replies over the socket
+ *   cache-start.c    starting the program that becomes the holder
+ *   cache-hold.c     becoming the holder
+ *   cache-holder.c   the process that keeps the descriptors
  *
  *     adder                          holder                     worker
  *       load -> memfd, sealed
@@ -25,6 +28,7 @@
 #ifndef HOIST_LIB_CACHE_CACHE_H
 #define HOIST_LIB_CACHE_CACHE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -136,8 +140,9 @@ int hoist__cache_ask(struct hoist__cache_message *message, int fd, int *ret_fd);
 #define HOIST__CACHE_SOCKET "holder"
 #define HOIST__CACHE_HOLDER_LOCK "holder.lock"
 #define HOIST__CACHE_MOST_PEERS 64
-#define HOIST__CACHE_MOST_IMAGES 4096 /* the most images that a holder takes, and that a client
-				       * accepts in its list */
+#define HOIST__CACHE_MOST_IMAGES                                                                   \
+	4096 /* the most images that a holder takes, and that a client                             \
+	      * accepts in its list */
 
 /* Serves requests as the holder.  Takes over @listener and @lock, whose folder has the socket.
  * Ends the process. */
@@ -158,16 +163,37 @@ struct hoist__memory_file {
 	size_t bytes;
 	int pages; /* HOIST_PAGES_... */
 	int node;
+	bool late; /* the file had no pages when it was made: they come while it is filled */
 	char note[HOIST__NOTE_BYTES];
 };
 
-/* Makes a file of at least @bytes, mapped shared and writable, placed and populated.
+/* How the pages of a `late` file come, from many threads.  Zero for a file that has its pages. */
+struct hoist__late_pages {
+	bool late;
+	bool wants_huge;	  /* of the small pages that the kernel gives */
+	size_t bytes;		  /* of the tensors */
+	_Atomic bool gave_up;	  /* making huge pages */
+	_Atomic size_t populated; /* bytes */
+	_Atomic size_t collapsed; /* of these, bytes of huge pages */
+	_Atomic int collapse_err; /* why not all; 0: the kernel did not refuse */
+};
+
+/* Makes a file of at least @bytes, mapped shared and writable, placed, and populated unless it is
+ * `late`.
  * Returns: 0; -EINVAL (placement); -ENOMEM, -EMFILE, -ENOTSUP, -EPERM. */
 int hoist__memory_file_create(size_t bytes, const hoist_cache_options *options,
 			      struct hoist__memory_file *ret);
 
-/* In cache-place.c: places and populates the file.  Its pages and note say which pages it got. */
+/* In cache-place.c: places the file, and populates it or makes it `late`.  The pages and the note
+ * of a populated file say which pages it got. */
 int hoist__memory_file_place(struct hoist__memory_file *file, const hoist_cache_options *options);
+
+/* Populates a range of the file that @context, its struct hoist__late_pages, is of; nothing if the
+ * file has its pages.  Any thread.  Returns: 0; -ENOMEM. */
+int hoist__late_populate(void *context, void *address, size_t bytes);
+
+/* Notes in the file which pages it got while it was filled, and its node. */
+void hoist__late_note(const struct hoist__late_pages *pages, struct hoist__memory_file *file);
 
 /* Returns: the one node of all samples of the file, or -1. */
 int hoist__memory_file_node(const struct hoist__memory_file *file);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "io/again.h"
 #include "lib/checkpoint/checkpoint.h"
@@ -171,6 +172,7 @@ int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **r
 		return hoist__fail(-EINVAL, "opening a checkpoint: the path or the result is NULL");
 	if ((flags & ~(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW)) != 0)
 		return hoist__fail(-EINVAL, "opening %s: unknown flags 0x%x", path, flags);
+	uint64_t begin = hoist__now_ns();
 	hoist_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
 	if (checkpoint == NULL)
 		return hoist__fail_nomem("a checkpoint", sizeof *checkpoint);
@@ -185,6 +187,7 @@ int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **r
 		hoist_checkpoint_close(checkpoint);
 		return err;
 	}
+	checkpoint->open_ns = hoist__now_ns() - begin;
 	*ret = checkpoint;
 	return 0;
 }

@@ -49,6 +49,7 @@ struct hoist_checkpoint {
 	struct hoist__metadata *metadata; /* the strings belong to the index and the manifests */
 	struct hoist__index *index;	  /* NULL: there is none */
 	uint64_t bytes;
+	uint64_t open_ns; /* the time that opening it took */
 };
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);

@@ -15,6 +15,8 @@
 #include "lib/group/group.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
+#include "numa/processors.h"
+#include "numa/topology.h"
 
 #define RING_BYTES (HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES)
 
@@ -88,11 +90,11 @@ static int number_cells(struct hoist__member *member, const struct hoist_checkpo
 			      HOIST__CELL_BYTES);
 	}
 	member->first_cell[checkpoint->n_files] = n;
-	member->wants = calloc((n + 1) * HOIST__CELL_WORDS, sizeof *member->wants);
+	member->wants = calloc(hoist__wants_words(n) + 1, sizeof *member->wants);
 	member->touches = calloc(n + 1, sizeof *member->touches);
 	if (member->wants == NULL || member->touches == NULL)
 		return hoist__fail_nomem("the cells of a group",
-					 n * HOIST__CELL_WORDS * sizeof *member->wants);
+					 hoist__wants_words(n) * sizeof *member->wants);
 	return 0;
 }
 
@@ -102,45 +104,77 @@ static int visit(void *context, const struct hoist__chunk *chunk)
 	struct cells at = {.cell = SIZE_MAX};
 	size_t file = file_of(member, chunk);
 	uint64_t base = member->first_cell[file] * (uint64_t)HOIST__CELL_BLOCKS;
-	size_t first = cell_at(member, file, chunk->offset);
-	if (first < member->last_cell)
-		return hoist__fail(-ENOTSUP,
-				   "tensors overlap in %s, and are read several times: a "
-				   "group cannot load them together",
-				   member->load->checkpoint->files[file].file->path);
-	member->last_cell = first;
 	for (unsigned part = 0; part < chunk->n_parts; part++) {
 		uint64_t offset = chunk->offset + part * chunk->part_stride;
 		hoist__wants_add(member->wants, base + offset / HOIST__BLOCK_BYTES,
 				 base + (offset + chunk->need - 1) / HOIST__BLOCK_BYTES + 1);
 	}
-	while (next_cell(member, chunk, &at))
+	while (next_cell(member, chunk, &at)) {
 		member->touches[at.cell]++;
-	if (at.cell != SIZE_MAX && at.cell - first + 1 > member->reach)
-		member->reach = at.cell - first + 1;
+		if (at.cell > member->last_cell)
+			member->last_cell = at.cell;
+	}
+	size_t reach = member->last_cell - cell_at(member, file, chunk->offset) + 1;
+	if (reach > member->reach)
+		member->reach = reach;
 	return 0;
 }
 
-/* Finds the wants.  A chunk of many rows that lie far apart gets fewer of them. */
+/* Finds the wants.  A chunk of many rows that lie far apart gets fewer of them, and extents that
+ * overlap are read together. */
 static int find_wants(struct hoist__member *member, struct hoist_load *load)
 {
 	size_t n = member->first_cell[load->checkpoint->n_files];
-	int err;
+	int err = hoist__plan_interleave(&load->plan, HOIST__CELL_BYTES);
 	for (unsigned d = 0; d < load->disk_table.n; d++)
 		if (load->plan.max_parts >= load->disks[d].depth)
 			load->plan.max_parts = load->disks[d].depth - 1;
-	do {
+	for (bool far = err == 0; far;) {
 		memset(member->wants, 0, n * HOIST__CELL_WORDS * sizeof *member->wants);
 		memset(member->touches, 0, n * sizeof *member->touches);
 		member->reach = 0;
 		member->last_cell = 0;
 		err = hoist__load_walk(load, visit, member);
-		if (member->reach < HOIST__GROUP_SLOTS)
-			break;
-		load->plan.max_parts /= 2;
-	} while (err == 0 && load->plan.max_parts > 0);
-	HOIST__ASSERT(err < 0 || member->reach < HOIST__GROUP_SLOTS);
+		far = err == 0 && member->reach > HOIST__GROUP_SLOTS && load->plan.max_parts > 1;
+		if (far)
+			load->plan.max_parts /= 2;
+	}
+	HOIST__ASSERT(err < 0 || member->reach <= HOIST__GROUP_SLOTS);
 	return err;
+}
+
+/* The node of all processors that this rank may use; -1: they are of several, or unknown. */
+static int node_of_rank(const struct hoist__topology *topology)
+{
+	cpu_set_t set;
+	int found = -1;
+	(void)hoist__processors_allowed(&set);
+	for (size_t n = 0; n < topology->n_nodes; n++) {
+		const struct hoist__node *node = &topology->nodes[n];
+		bool any = false;
+		for (size_t c = 0; c < node->n_cpus; c++)
+			any = any || CPU_ISSET((size_t)node->cpus[c], &set);
+		if (any && found >= 0)
+			return -1;
+		found = any ? node->id : found;
+	}
+	return found;
+}
+
+/* Says which files lie on a disk of this rank's node.  Where that is not known, all ranks are
+ * alike. */
+static void find_near(struct hoist__member *member, const struct hoist_checkpoint *checkpoint)
+{
+	struct hoist__topology *topology = NULL;
+	if (hoist__topology_load("/sys", &topology) < 0)
+		return;
+	int node = topology->n_nodes > 1 ? node_of_rank(topology) : -1;
+	for (size_t f = 0; node >= 0 && f < checkpoint->n_files; f++)
+		if (hoist__topology_block_node(topology, "/sys", checkpoint->files[f].file->dev) ==
+		    node)
+			hoist__wants_near(member->wants, member->first_cell[checkpoint->n_files],
+					  member->first_cell[f], member->first_cell[f + 1]);
+	hoist__topology_destroy(topology);
 }
 
 /* By the facts that tell files apart, and are the same in each process. */
@@ -183,6 +217,8 @@ static int open_transport(struct hoist__member *member, struct hoist_load *load)
 	int err = number_cells(member, load->checkpoint);
 	if (err == 0)
 		err = find_wants(member, load);
+	if (err == 0)
+		find_near(member, load->checkpoint);
 	if (err == 0)
 		err = identify(load->checkpoint, options.identity);
 	options.wants = member->wants;
@@ -239,9 +275,11 @@ static int begin(struct hoist__load_source *source, struct hoist_load *load, uin
 	struct hoist__member *member = hoist__member_of(source);
 	uint64_t wait = hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS);
 	int err = 0;
-	member->load = load;
-	if (member->transport == NULL)
+	/* begin() is called until all have met; the transport's thread reads `load` meanwhile. */
+	if (member->transport == NULL) {
+		member->load = load;
 		err = open_transport(member, load);
+	}
 	if (err == 0)
 		err = member->ops->meet(member->transport, wait);
 	if (err == 0)

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "alloc/populate.h"
 #include "alloc/region.h"
 #include "base/assert.h"
 #include "base/checked.h"
@@ -26,14 +27,19 @@ _Static_assert(sizeof(struct hoist__shm_header) <= HOIST__SHM_HEADER_BYTES, "the
 
 static size_t wants_bytes(const struct hoist__transport *t)
 {
-	return (size_t)hoist__round_up(t->options.n_cells * HOIST__CELL_WORDS * sizeof(uint64_t),
+	return (size_t)hoist__round_up(hoist__wants_words(t->options.n_cells) * sizeof(uint64_t),
 				       HOIST__BLOCK_BYTES);
+}
+
+/* The place of the first slot in a rank's memory. */
+static size_t slots_at(const struct hoist__transport *t)
+{
+	return (size_t)hoist__round_up(HOIST__SHM_HEADER_BYTES + wants_bytes(t), HOIST__CELL_BYTES);
 }
 
 static unsigned char *slot_of(const struct hoist__transport *t, unsigned rank, uint32_t ordinal)
 {
-	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) +
-	       HOIST__SHM_HEADER_BYTES + wants_bytes(t) +
+	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) + slots_at(t) +
 	       ordinal % HOIST__GROUP_SLOTS * HOIST__CELL_BYTES;
 }
 
@@ -259,8 +265,7 @@ static int make_own(struct hoist__transport *t)
 {
 	struct hoist__shm_peer *own = &t->peers[t->options.rank];
 	int fd = -1;
-	t->bytes = HOIST__SHM_HEADER_BYTES + wants_bytes(t) +
-		   HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
+	t->bytes = slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
 	int err = hoist__shared_create(t->bytes, &own->shared);
 	if (err == 0)
 		err = hoist__shared_export(own->shared, true, &fd);
@@ -269,7 +274,7 @@ static int make_own(struct hoist__transport *t)
 	(void)close(fd);
 	own->header = (struct hoist__shm_header *)hoist__shared_address(own->shared);
 	memcpy((unsigned char *)own->header + HOIST__SHM_HEADER_BYTES, t->options.wants,
-	       t->options.n_cells * HOIST__CELL_WORDS * sizeof *t->options.wants);
+	       hoist__wants_words(t->options.n_cells) * sizeof *t->options.wants);
 	own->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return own->bell < 0 ? hoist__fail_errno(-errno, "a bell of a group") : 0;
 }
@@ -346,7 +351,24 @@ static void wait_for_ring(const struct hoist__transport *t)
 	atomic_store(&hoist__shm_own(t)->waits, 1);
 }
 
-/* The first use of a slot takes its memory, which must fail here, and not as SIGBUS at a touch. */
+/* Takes the memory of a slot, which must fail here, and not as SIGBUS at a touch.  A huge page, as
+ * direct reads into small pages are slower. */
+static int populate_slot(unsigned char *slot)
+{
+	const struct hoist__populate_job job = {
+		.base = slot,
+		.bytes = HOIST__CELL_BYTES,
+		.n_threads = 1,
+		.collapse = true,
+	};
+	struct hoist__populate_report report;
+	int err = hoist__populate_parallel(&job, &report);
+	if (err < 0)
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
+					 "memory that a group shares");
+	return 0;
+}
+
 static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t before,
 		    unsigned char **ret)
 {
@@ -357,10 +379,9 @@ static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t befor
 		if (!released(t, ordinal, before))
 			return 0;
 	}
-	int err = first ? hoist__populate(slot, HOIST__CELL_BYTES) : 0;
+	int err = first ? populate_slot(slot) : 0;
 	if (err < 0)
-		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err,
-					 "memory that a group shares");
+		return err;
 	*ret = slot;
 	return 1;
 }

@@ -8,14 +8,16 @@
  * Each rank makes one piece of memory, which no other process can write to or shrink
  * (alloc/shared.h):
  *
- *     [ header ][ wants: a bit for each block ][ slot 0 ]...[ slot 7 ]
+ *     [ header ][ wants (ownership.h) ][ hole ][ slot 0 ]...[ slot 7 ]
  *
- * and one bell (an eventfd), which the others ring when there is something to see.  Rank 0 listens
- * at an abstract socket, which is no file.  The others connect, and send their memory and their
- * bell.  Once all are there, rank 0 stops to listen, and sends each the memory and the bells of
- * all.  From then on a message is an error: the connections only tell that a process has ended.  A
- * child of fork may keep a rank's end of a connection open, so each end also watches the other's
- * process (a pidfd, where the kernel and the namespaces give one).
+ * and one bell (an eventfd), which the others ring when there is something to see.  The slots begin
+ * at a multiple of 2 MiB, so that each can be a huge page.
+ *
+ * Rank 0 listens at an abstract socket, which is no file.  The others connect, and send their
+ * memory and their bell.  Once all are there, rank 0 stops to listen, and sends each the memory and
+ * the bells of all.  From then on a message is an error: the connections only tell that a process
+ * has ended.  A child of fork may keep a rank's end of a connection open, so each end also watches
+ * the other's process (a pidfd, where the kernel and the namespaces give one).
  *
  *     rank 0                                        rank r
  *     bind, listen                                  connect, until rank 0 listens
@@ -52,7 +54,7 @@
 #include "base/error.h"
 #include "lib/group/transport.h"
 
-#define HOIST__SHM_VERSION 2u
+#define HOIST__SHM_VERSION 3u
 #define HOIST__SHM_TEXT_BYTES 480u
 #define HOIST__SHM_NAME_BYTES 64u /* with its end; a socket's address has 108 bytes */
 

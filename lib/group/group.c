@@ -43,23 +43,14 @@ static int check_group(const hoist_group *group)
 	return 0;
 }
 
-/* An older target has no such field. */
-static bool is_in_place(const hoist_load_target *target)
-{
-	return target->size >= offsetof(hoist_load_target, n_into) + sizeof target->n_into &&
-	       target->n_into > 0;
-}
-
 /* The load's copies of the options that a group changes: chunks reach across two cells at most, and
  * a disk has room for a read and a copy. */
 static int check_options(hoist_load_options *o)
 {
-	const unsigned flags = HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_DROP_CACHE | HOIST_LOAD_SPLIT;
-	if ((o->flags & ~flags) != 0)
+	if (o->window_bytes > 0)
 		return hoist__fail(-ENOTSUP,
-				   "a group's load has the flags CALLER_DRIVEN, DROP_CACHE and "
-				   "SPLIT alone; 0x%x were given",
-				   o->flags);
+				   "a group's load has no window: a rank whose window is full "
+				   "would stop all others; leave out window_bytes");
 	if (o->n_order > 0)
 		return hoist__fail(-ENOTSUP,
 				   "a group's load reads in the order of the files; leave "
@@ -67,12 +58,6 @@ static int check_options(hoist_load_options *o)
 	if (o->io == HOIST_IO_MAP)
 		return hoist__fail(-ENOTSUP,
 				   "a group's load reads its files; it does not map them");
-	bool in_place = o->n_into > 0;
-	for (size_t t = 0; o->targets != NULL && t < o->n_targets && !in_place; t++)
-		in_place = o->targets[t] != NULL && is_in_place(o->targets[t]);
-	if (in_place)
-		return hoist__fail(-ENOTSUP,
-				   "a group's load takes memory of its own; leave out into");
 	if (o->io == HOIST_IO_ADAPTIVE)
 		o->io = HOIST_IO_AUTO; /* which bytes a rank reads is not the rank's choice alone */
 	if (o->chunk_bytes > HOIST__CELL_BYTES)

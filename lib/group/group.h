@@ -17,11 +17,21 @@
  *     landed   a cell that no chunk touches any more is released
  *     step     the load ends once all ranks have all that they want
  *
- * Progress: feeders publish in the order of the files, and chunks of a file come in that order,
- * too, so no chunk begins before the one ahead of it; and a chunk reaches across fewer cells than
- * there are slots (`reach`).  Take the first cell, of all files, that a rank still needs.  All
- * cells of its owner before it are released, so that the owner can read it, and the cells behind it
- * that the next chunk of that rank may need with it.
+ * Progress: feeders publish in the order of the files.  Chunks come nearly in that order: from the
+ * first cell of any chunk to the last cell of that chunk and of all chunks before it there are at
+ * most as many cells as an owner has slots (`reach`).  Take the first cell X, of all files, that
+ * any rank still needs, and of a rank that needs it, on the disk of X, the next chunk.  That chunk
+ * is the one that touches X, or comes before it.  So its last cell is less than HOIST__GROUP_SLOTS
+ * behind X, and it needs no cell before X, as no rank does.  All cells before X are released, so
+ * each owner has slots for its own next HOIST__GROUP_SLOTS cells from X on: all that the chunk
+ * needs are read in time.
+ *
+ * Extents of a plan that overlap go back to the beginning of the bytes that they share.  So they
+ * are cut at cells, and read together (hoist__plan_interleave()).
+ *
+ * No windows (give-window.c): a chunk whose lots find no room in a rank's window would keep its
+ * cells in their slots until that rank's caller drops a buffer, and so stop all ranks.  The rank is
+ * alive, so no timeout would end that.
  *
  * Threads: the driving thread's, but for the feeder's part.  `lock` guards the feeder's failure.
  */
@@ -88,8 +98,8 @@ struct hoist__member {
 	size_t *first_cell; /* of each file, and the number of all cells */
 	uint64_t *wants;
 	uint32_t *touches; /* of each cell: chunks that have not landed */
-	size_t reach;	   /* cells from the first to the last of a chunk, at most */
-	size_t last_cell;  /* the walk: the first cell of the chunk before */
+	size_t reach;	   /* cells from the first of a chunk to the last so far, at most */
+	size_t last_cell;  /* the walk: the last of all chunks so far */
 	bool met;
 	struct hoist__ownership ownership;
 	struct hoist__feeder feeder;

@@ -21,28 +21,43 @@ void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end)
 	}
 }
 
+void hoist__wants_near(uint64_t *wants, size_t n_cells, size_t begin, size_t end)
+{
+	hoist__wants_add(wants + n_cells * HOIST__CELL_WORDS, begin, end);
+}
+
+/* The ranks that are near the cell, a bit for each; all if none is. */
+static uint64_t near_ranks(const uint64_t *const *wants, unsigned n_ranks, size_t n_cells,
+			   size_t cell)
+{
+	uint64_t near = 0;
+	for (unsigned r = 0; r < n_ranks; r++)
+		near |= (wants[r][n_cells * HOIST__CELL_WORDS + cell / 64] >> cell % 64 & 1) << r;
+	return near != 0 ? near : UINT64_MAX;
+}
+
 /* The sum of the wants of all ranks in one cell. */
 struct sum {
 	uint64_t by;	   /* a bit for each rank that wants blocks of it */
 	unsigned n_blocks; /* that any rank wants, */
+	unsigned n_runs;   /* of all ranks */
+	unsigned n_twice;
 	uint16_t n_of[HOIST__GROUP_RANKS];
-	bool apart;
 };
 
-/* Unites the bitmaps of the cell. */
-static struct sum unite(const uint64_t *const *wants, unsigned n_ranks, size_t cell,
-			uint64_t *united)
+/* Unites the bitmaps of the cell; a second call changes nothing. */
+static struct sum sum_of(const uint64_t *const *wants, unsigned n_ranks, size_t cell,
+			 uint64_t *united)
 {
 	struct sum sum = {.by = 0};
 	unsigned n_all = 0;
-	unsigned n_runs = 0;
 	for (unsigned r = 0; r < n_ranks; r++) {
 		uint64_t before = 0; /* the last bit of the word before */
 		for (size_t w = cell * HOIST__CELL_WORDS; w < (cell + 1) * HOIST__CELL_WORDS; w++) {
 			uint64_t word = wants[r][w];
 			united[w] |= word;
 			sum.n_of[r] += (uint16_t)__builtin_popcountll(word);
-			n_runs += (unsigned)__builtin_popcountll(word & ~(word << 1 | before));
+			sum.n_runs += (unsigned)__builtin_popcountll(word & ~(word << 1 | before));
 			before = word >> 63;
 		}
 		n_all += sum.n_of[r];
@@ -50,15 +65,47 @@ static struct sum unite(const uint64_t *const *wants, unsigned n_ranks, size_t c
 	}
 	for (size_t w = cell * HOIST__CELL_WORDS; w < (cell + 1) * HOIST__CELL_WORDS; w++)
 		sum.n_blocks += (unsigned)__builtin_popcountll(united[w]);
-	sum.apart = n_runs <= HOIST__CELL_PARTS && n_all - sum.n_blocks <= HOIST__CELL_TWICE;
+	sum.n_twice = n_all - sum.n_blocks;
 	return sum;
 }
 
-static unsigned least_busy(const uint64_t *n_blocks, unsigned n_ranks)
+/* May the cell be apart, as to itself? */
+static bool may_be_apart(const struct sum *sum)
 {
-	unsigned best = 0;
-	for (unsigned r = 1; r < n_ranks; r++)
-		if (n_blocks[r] < n_blocks[best])
+	return (sum->by & (sum->by - 1)) != 0 && sum->n_runs <= HOIST__CELL_PARTS &&
+	       sum->n_twice <= HOIST__CELL_TWICE;
+}
+
+/* Unites all cells.  Returns: the most blocks that a cell that is apart may have twice, so that all
+ * such cells keep to their share; -1: no cell is apart. */
+static int unite_all(const uint64_t *const *wants, unsigned n_ranks,
+		     const struct hoist__ownership *o)
+{
+	uint64_t n_cells_with[HOIST__CELL_TWICE + 1] = {0};
+	uint64_t n_blocks = 0;
+	uint64_t n_twice = 0;
+	int most = -1;
+	for (size_t c = 0; c < o->n_cells; c++) {
+		struct sum sum = sum_of(wants, n_ranks, c, o->united);
+		n_blocks += sum.n_blocks;
+		if (may_be_apart(&sum))
+			n_cells_with[sum.n_twice]++;
+	}
+	while (most < (int)HOIST__CELL_TWICE) {
+		n_twice += n_cells_with[most + 1] * (uint64_t)(most + 1);
+		if (n_twice > n_blocks / HOIST__TWICE_SHARE)
+			break;
+		most++;
+	}
+	return most;
+}
+
+/* @among: a bit for each rank; one of them is below @n_ranks. */
+static unsigned least_busy(const uint64_t *n_blocks, unsigned n_ranks, uint64_t among)
+{
+	unsigned best = (unsigned)__builtin_ctzll(among);
+	for (unsigned r = best + 1; r < n_ranks; r++)
+		if ((among >> r & 1) != 0 && n_blocks[r] < n_blocks[best])
 			best = r;
 	return best;
 }
@@ -77,11 +124,13 @@ int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t
 		free(in_cell);
 		return hoist__fail_nomem("the owners of a group's bytes", words * sizeof *o.united);
 	}
+	int most_twice = unite_all(wants, n_ranks, &o);
 	for (size_t c = 0; c < n_cells; c++) {
 		struct hoist__cell *cell = &o.cells[c];
-		struct sum sum = unite(wants, n_ranks, c, o.united);
+		struct sum sum = sum_of(wants, n_ranks, c, o.united);
+		bool apart = may_be_apart(&sum) && (int)sum.n_twice <= most_twice;
 		cell->wanted_by = sum.by;
-		cell->shared = (sum.by & (sum.by - 1)) != 0 && !sum.apart;
+		cell->shared = (sum.by & (sum.by - 1)) != 0 && !apart;
 		in_cell[c] = (uint16_t)sum.n_blocks;
 		for (unsigned r = 0; r < n_ranks && !cell->shared; r++)
 			n_blocks[r] += sum.n_of[r];
@@ -90,7 +139,8 @@ int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t
 		struct hoist__cell *cell = &o.cells[c];
 		if (!cell->shared)
 			continue;
-		cell->owner = (uint8_t)least_busy(n_blocks, n_ranks);
+		cell->owner = (uint8_t)least_busy(n_blocks, n_ranks,
+						  near_ranks(wants, n_ranks, n_cells, c));
 		cell->ordinal = o.n_owned[cell->owner]++;
 		n_blocks[cell->owner] += in_cell[c];
 	}

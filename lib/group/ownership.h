@@ -4,17 +4,25 @@
  *   block    4 KiB of a file: the unit in which ranks say what they want
  *   cell     512 blocks of a file, at a multiple of its size: the unit that has an owner.  The
  *            cells of all files are numbered one after the other; a file begins with a cell
- *   wants    a bitmap of one rank: a bit for each block that the rank's load would read
- *   apart    said of a cell of which two or more ranks want blocks, at most HOIST__CELL_PARTS long
- *            runs of blocks, with at most HOIST__CELL_TWICE blocks at their seams that more than
- * one rank wants.  Each reads its own runs, as a direct read to its place costs less than a read
- * for all and a copy; the seams are read twice shared   said of all other cells of which two or
- * more ranks want blocks.  Its owner reads each block that any of them wants, once, for all.  Cells
- * that one rank wants, and cells that are apart, are the own affair of those who want them
+ *   wants    a bitmap of one rank: a bit for each block that the rank's load would read; behind
+ *            them, a bit for each cell that the rank is near
+ *   near     said of a rank, to the cells of a file: it runs on the NUMA node of the file's disk
+ *   twice    blocks of a cell that are read more than once if each rank reads its own: for each
+ *            block, the ranks that want it, less one
+ *   apart    said of a cell of which two or more ranks want blocks, in runs so long that a direct
+ *            read of each to its place costs less than a read for all and a copy: at most
+ *            HOIST__CELL_PARTS runs of all ranks.  Each rank reads its own runs, so the blocks at
+ *            the seams are read twice: the cells with the fewest such blocks are apart, as long as
+ *            these blocks of all cells are at most a HOIST__TWICE_SHARE-th of the wanted blocks
+ *   shared   said of all other cells of which two or more ranks want blocks.  Its owner reads each
+ *            block that any of them wants, once, for all
+ *
+ * Cells that one rank wants, and cells that are apart, are the own affair of those who want them.
  *
  * The result is a pure function of the bitmaps, so that ranks that have the same bitmaps agree
- * without a word: each shared cell goes to the rank that has the fewest blocks to read so far (its
- * own cells, of all files, count from the start); of equals, to the lowest.
+ * without a word.  The ranks that are near a shared cell may own it, or all if none is.  The cell
+ * goes to the one that has the fewest blocks to read so far (its own cells, of all files, count
+ * from the start); of equals, to the lowest.
  *
  * Invariants: the owner's shared cells are numbered 0, 1, ... in the order of the files
  * (`ordinal`).  Each block of a shared cell that a rank wants is read by exactly one owner; every
@@ -37,8 +45,9 @@
 /* Gaps of fewer blocks are read along: a request costs as much (HOIST__PLAN_GAP). */
 #define HOIST__CELL_GAP 4u
 
-#define HOIST__CELL_PARTS 8u
-#define HOIST__CELL_TWICE 4u
+#define HOIST__CELL_PARTS 16u
+#define HOIST__CELL_TWICE 16u /* in a cell that is apart, at most */
+#define HOIST__TWICE_SHARE 64u
 
 struct hoist__cell {
 	uint64_t wanted_by; /* a bit for each rank */
@@ -54,8 +63,14 @@ struct hoist__ownership {
 	uint32_t n_owned[HOIST__GROUP_RANKS];
 };
 
-/* Makes the tables.  @wants: a bitmap of @n_cells * HOIST__CELL_WORDS words for each rank, read
- * once.  Returns: 0; -ENOMEM. */
+/* The words of a rank's bitmap. */
+static inline size_t hoist__wants_words(size_t n_cells)
+{
+	return n_cells * HOIST__CELL_WORDS + (n_cells + 63) / 64;
+}
+
+/* Makes the tables.  @wants: a bitmap of hoist__wants_words() words for each rank.  A bitmap that
+ * its rank changes meanwhile gives wrong tables, never a fault.  Returns: 0; -ENOMEM. */
 int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t n_cells,
 			  struct hoist__ownership *ret);
 void hoist__ownership_fini(struct hoist__ownership *ownership); /* takes a zeroed one */
@@ -67,5 +82,8 @@ bool hoist__ownership_run(const struct hoist__ownership *ownership, size_t cell,
 
 /* Marks the blocks [begin, end) of a bitmap. */
 void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end);
+
+/* Marks the cells [begin, end), of @n_cells, as cells that the rank is near. */
+void hoist__wants_near(uint64_t *wants, size_t n_cells, size_t begin, size_t end);
 
 #endif

@@ -3,6 +3,7 @@
  *
  *   job.c           the job's life: start, rounds, failure, cancel, wait, end
  *   job-staging.c   the means of a running job: budget, staging slots, engine
+ *   stage.c         where its time goes
  *
  * A job moves bytes between files and memory in rounds.  Its kind (lib/load, lib/save) says what a
  * round does.  The job calls the kind's functions, one at a time:
@@ -49,6 +50,7 @@
 #include "hoist/load.h"
 #include "io/engine.h"
 #include "io/staging.h"
+#include "lib/job/stage.h"
 
 /* How long a wait may last before the job looks again whether it was cancelled. */
 #define HOIST__JOB_CANCEL_POLL_NS (20 * UINT64_C(1000000))
@@ -80,11 +82,10 @@ struct hoist__job {
 	const struct hoist__job_kind *kind;
 	hoist_budget *budget;
 	bool caller_driven;
-	pid_t pid; /* for messages */
-	unsigned generation; /* of the process that made it: hoist__fork_now() */
+	pid_t pid;		/* for messages */
+	unsigned generation;	/* of the process that made it: hoist__fork_now() */
 	struct hoist__dev *dev; /* set by the kind: most driver calls of a round go to it, so a
 				 * round is a scope of it (device/scope.h); NULL: none */
-	uint64_t start_ns;
 	uint64_t start_cpu_ns;
 
 	/* The driving thread's. */
@@ -94,6 +95,8 @@ struct hoist__job {
 	struct hoist__request growing;	    /* makes the next part of the staging */
 	struct hoist__budget_ticket ticket; /* the job's turn at the budget */
 	size_t held;			    /* bytes of the budget, until there are slots */
+	struct hoist__stages stages;
+	enum hoist__job_stage awaited; /* of the next hoist__job_reap(): what it waits for */
 
 	/* Shared. */
 	_Atomic bool cancelled;
@@ -118,11 +121,11 @@ int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
 /* Pre: the job has not been started, or has ended. */
 void hoist__job_fini(struct hoist__job *job);
 
-/* The figures of time begin here. */
+/* The figures of time begin here, with the stage PLAN. */
 void hoist__job_set_start(struct hoist__job *job);
 
-/* The time since then; the process's for @ret_cpu_ns. */
-void hoist__job_times(const struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns);
+/* The time since then, which is the sum of the stages; the process's for @ret_cpu_ns. */
+void hoist__job_times(struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns);
 
 /* Starts the thread that drives the job, unless its caller does.  Returns: 0; -ENOMEM: the system
  * gives none. */

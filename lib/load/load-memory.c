@@ -132,8 +132,10 @@ static int take_fresh(struct hoist_load *load, struct hoist__target *target)
 		return 0;
 	int err = hoist__pools_make_room(bytes, "host memory");
 	if (err == 0)
-		err = hoist__storage_create(target->memory, NULL, bytes, HOIST__HUGE_PAGE_BYTES,
-					    HOIST__STORAGE_UNPOPULATED, &load->fresh);
+		err = hoist__storage_create(
+			target->memory, NULL, bytes, HOIST__HUGE_PAGE_BYTES,
+			load->pages.populate == NULL ? HOIST__STORAGE_UNPOPULATED : 0,
+			&load->fresh);
 	if (err < 0)
 		return err;
 	if (n == 1) {
@@ -198,11 +200,12 @@ int hoist__load_allocate(struct hoist_load *load, const struct hoist__load_asked
 	if (err == 0)
 		err = make_lots(load);
 	/* The threads that write to the memory make its pages.  Memory of a caller's resource may
-	 * have them already. */
+	 * have them already, unless the caller says otherwise. */
 	for (size_t t = 0; t < load->n_targets; t++)
-		load->targets[t].has_fresh = load->targets[t].to_host &&
-					     asked->targets[t].memory == NULL &&
-					     load->options.window_bytes == 0;
+		load->targets[t].has_fresh =
+			load->targets[t].to_host &&
+			(asked->targets[t].memory == NULL || load->pages.populate != NULL) &&
+			load->options.window_bytes == 0;
 	if (err == 0 && load->n_targets > 1)
 		err = make_room(load);
 	for (size_t t = 0; err == 0 && t < load->n_targets; t++)

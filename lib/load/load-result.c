@@ -268,7 +268,8 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 		const char *what;
 	} notes[] = {
 		{routes->resident, "lay in the page cache"},
-		{routes->straight, "took rows straight to their places"},
+		{routes->straight, load->to_host ? "took rows straight to their places"
+						 : "took rows alone, without gaps"},
 		{routes->unknown, "direct because the kernel does not say what is cached"},
 		{routes->no_direct, "not direct"},
 		{routes->fell_back, "finished through the cache after a direct read was refused"},
@@ -293,7 +294,7 @@ void hoist__load_finish_report(struct hoist_load *load)
 	report->emulated = hoist__dev_props(hoist__device_dev(load->targets[0].device))->emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",
 		       hoist_device_spec(load->targets[0].device));
-	const struct hoist__job *job = &load->job;
+	struct hoist__job *job = &load->job;
 	const char *engine = job->engine != NULL ? hoist__engine_name(job->engine) : "none";
 	const char *reason =
 		job->engine != NULL ? hoist__engine_reason(job->engine) : "no reads were needed";
@@ -315,7 +316,9 @@ void hoist__load_finish_report(struct hoist_load *load)
 		hoist__pool_stats(pool, &stats);
 		report->pinned_peak_bytes = stats.reserved_peak_bytes;
 	}
+	report->open_ns = load->checkpoint->open_ns;
 	hoist__job_times(job, &report->ns, &report->cpu_ns);
+	hoist__stages_report(&job->stages, report);
 }
 
 int hoist_load_get_report(hoist_load *load, hoist_load_report *report)

@@ -95,6 +95,16 @@ static int check_options(const hoist_load_options *o)
 	return 0;
 }
 
+/* A caller who keeps one tensor of a lot keeps the lot, so one takes half of a window at most. */
+static uint64_t most_of_a_lot(const hoist_load_options *o)
+{
+	if ((o->flags & HOIST__LOAD_SPLITS) == 0)
+		return 0;
+	if (o->window_bytes == 0)
+		return LOT_BYTES;
+	return hoist__max_u64(1, hoist__min_u64(LOT_BYTES, o->window_bytes / 2));
+}
+
 static int make_plan(struct hoist_load *load, const hoist_load_options *o,
 		     const struct hoist__load_asked *asked)
 {
@@ -118,7 +128,7 @@ static int make_plan(struct hoist_load *load, const hoist_load_options *o,
 		.order = o->order,
 		.n_order = o->n_order,
 		.tensor_align = o->tensor_align != 0 ? o->tensor_align : DEFAULT_TENSOR_ALIGN,
-		.lot_bytes = (o->flags & HOIST__LOAD_SPLITS) != 0 ? LOT_BYTES : 0,
+		.lot_bytes = most_of_a_lot(o),
 		.lots_apart = o->window_bytes > 0,
 		.max_parts = o->depth == 0 || o->depth > HOIST__LOAD_PARTS ? HOIST__LOAD_PARTS
 									   : o->depth,
@@ -165,6 +175,7 @@ static int prepare(struct hoist_load *load, const hoist_load_options *o)
 					    (o->flags & HOIST_LOAD_VERIFY) != 0, &load->digests);
 	if (err == 0 && (o->flags & HOIST_LOAD_STREAM) != 0)
 		err = hoist__give_create(load);
+	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_ALLOCATE);
 	if (err == 0)
 		err = hoist__load_allocate(load, &asked);
 	if (err == 0)
@@ -194,7 +205,8 @@ static void free_load(struct hoist_load *load)
 
 /* prepare() follows the options' pointers; afterwards only their values are used. */
 static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
-		 struct hoist__load_source *source, hoist_load **ret)
+		 struct hoist__load_source *source, const struct hoist__load_pages *pages,
+		 hoist_load **ret)
 {
 	hoist_load_options o = {.size = sizeof o};
 	if (checkpoint == NULL || ret == NULL)
@@ -216,6 +228,8 @@ static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options
 	}
 	load->checkpoint = hoist__checkpoint_ref(checkpoint);
 	load->source = source;
+	if (pages != NULL)
+		load->pages = *pages;
 	load->options = o;
 	hoist__list_init(&load->free_flights);
 	hoist__list_init(&load->waiting);
@@ -236,16 +250,22 @@ static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options
 int hoist_load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 		     hoist_load **ret)
 {
-	return start(checkpoint, options, NULL, ret);
+	return start(checkpoint, options, NULL, NULL, ret);
 }
 
 int hoist__load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
 		      struct hoist__load_source *source, hoist_load **ret)
 {
-	int err = start(checkpoint, options, source, ret);
+	int err = start(checkpoint, options, source, NULL, ret);
 	if (err < 0)
 		source->ops->destroy(source);
 	return err;
+}
+
+int hoist__load_start_paged(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+			    const struct hoist__load_pages *pages, hoist_load **ret)
+{
+	return start(checkpoint, options, NULL, pages, ret);
 }
 
 /* --- driving --- */

@@ -35,10 +35,11 @@
  *     copied    being copied out of its slot     in free_flights           COPYING
  *     arrived   counted (`arrived`)              in free_flights           FREE
  *
- * Hot rows: a staged chunk that lies in the page cache takes no slot, and may be larger than one
- * (`straight`): one request reads its pieces straight to host memory.  Digested and converted bytes
- * pass through slots.  A load to the host makes no slots before a chunk needs one: that takes
- * longer than reading hot rows does.
+ * Hot rows: one request reads the pieces alone of a staged chunk that lies in the page cache
+ * (`straight`), and leaves out the gaps between them.  To the host they go straight: the chunk
+ * takes no slot, and may be larger than one.  For devices they lie in a slot, one behind the other.
+ * Digested and converted bytes pass through slots as they lie in the file.  A load to the host
+ * makes no slots before a chunk needs one: that takes longer than reading hot rows does.
  *
  * Mapped chunks: those of extents that HOIST_IO_ADAPTIVE maps are in their place already.  Their
  * flights take no request and arrive where they are submitted, in sequence with digests, for which
@@ -126,14 +127,14 @@ struct hoist__flight {
 	struct hoist__chunk chunk;
 	struct hoist__request *requests; /* one for each of the chunk's parts */
 	unsigned n_open;		 /* the number of these that are in the engine */
-	bool straight;			 /* hot rows */
+	bool straight;			 /* hot rows; with a slot: they are packed there */
 	bool mapped;			 /* in its place: n_open is 0 */
 	bool settling;			 /* requests[0] is the work, in the engine */
 	bool sourced;			 /* bytes come from the load's source */
 	struct hoist_load *load;	 /* for the work */
 	struct hoist__rows *rows; /* room for HOIST__LOAD_ROWS, if any chunk may be straight */
-	struct hoist__slot *slot; /* NULL: an image, or straight */
-	unsigned char *address;	  /* of the chunk's first byte; NULL: straight */
+	struct hoist__slot *slot; /* NULL: an image, or straight to the host */
+	unsigned char *address;	  /* of the chunk's first byte; NULL: straight to the host */
 	unsigned disk;		  /* of load->disks */
 	uint64_t sequence;	  /* the chunk's number on its disk, in plan order */
 	struct hoist__list node;  /* in free_flights or waiting */
@@ -244,6 +245,7 @@ struct hoist_load {
 	struct hoist__digests *digests;	   /* NULL: none are made */
 	struct hoist__give *give;	   /* HOIST_LOAD_STREAM; else NULL */
 	struct hoist__load_source *source; /* of bytes that others read; NULL: there is none */
+	struct hoist__load_pages pages;	   /* of the resource's memory; NULL: it has its pages */
 	struct hoist__into *into;	   /* NULL: no target is in place */
 
 	/* The pump's. */

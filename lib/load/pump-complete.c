@@ -138,15 +138,23 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	struct hoist__slot *slot = flight->slot;
 	int err = 0;
 	HOIST__ASSERT(flight->n_open == 0 && (slot == NULL || slot->state == HOIST__SLOT_FULL));
+	struct hoist__stages *stages = &load->job.stages;
+	bool works = load->digests != NULL ||
+		     (slot != NULL && (load->to_host || load->plan.has_conversion));
+	enum hoist__job_stage stage =
+		hoist__stages_enter(stages, works ? HOIST__STAGE_CONVERT : stages->now);
 	if (load->digests != NULL)
 		err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
 					  flight->mapped ? NULL : flight->address);
 	if (err == 0 && slot != NULL)
 		hoist__into_touch(load->into, &flight->chunk);
-	if (err == 0 && slot != NULL && submit_work(load, flight))
+	bool submitted = err == 0 && slot != NULL && submit_work(load, flight);
+	if (err == 0 && slot != NULL && !submitted)
+		(void)hoist__pump_settle(flight);
+	(void)hoist__stages_enter(stages, stage);
+	if (submitted)
 		return;
 	if (err == 0 && slot != NULL) {
-		(void)hoist__pump_settle(flight);
 		err = hoist__pump_deliver(load, flight);
 	} else if (slot != NULL) {
 		hoist__slot_release(load->job.staging, slot);

@@ -21,33 +21,10 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
-#include "base/convert.h"
-#include "base/dtype.h"
 #include "lib/load/give.h"
 #include "lib/load/pump.h"
 
 /* --- in host memory --- */
-
-static size_t elements_of(const struct hoist__plan_piece *piece)
-{
-	return piece->row_bytes / (hoist_dtype_bits(piece->from) / 8);
-}
-
-static void move_row(unsigned char *to, const unsigned char *from,
-		     const struct hoist__plan_piece *piece)
-{
-	if (piece->from == HOIST_DTYPE_INVALID)
-		memmove(to, from, piece->row_bytes);
-	else
-		hoist__convert(to, piece->to, from, piece->from, elements_of(piece));
-}
-
-static size_t row_bytes_after(const struct hoist__plan_piece *piece)
-{
-	if (piece->from == HOIST_DTYPE_INVALID)
-		return piece->row_bytes;
-	return elements_of(piece) * (hoist_dtype_bits(piece->to) / 8);
-}
 
 /* True if all rows of the piece lie in the chunk, and their places in its lots. */
 HOIST__CONDITION static bool is_inside(const struct hoist_load *load,
@@ -65,36 +42,46 @@ HOIST__CONDITION static bool is_inside(const struct hoist_load *load,
 		if (load->plan.lots[place->lot].in_place)
 			continue;
 		inside = first >= 0 && end >= 0 &&
-			 (uint64_t)(first > end ? first : end) + row_bytes_after(piece) <=
+			 (uint64_t)(first > end ? first : end) + hoist__plan_row_after(piece) <=
 				 load->plan.lots[place->lot].bytes;
 	}
 	return inside;
 }
 
+/* The tensor to which the piece goes on the target; NULL: the piece does not go there. */
+static const struct hoist__plan_tensor *place_on(const struct hoist_load *load,
+						 const struct hoist__target *target,
+						 const struct hoist__plan_piece *piece)
+{
+	const struct hoist__plan_tensor *ret = NULL;
+	for (size_t p = 0; p < piece->n_places && ret == NULL; p++) {
+		const struct hoist__plan_tensor *place = hoist__plan_place(&load->plan, piece, p);
+		if (target->storages[place->lot] != NULL)
+			ret = place;
+	}
+	return ret;
+}
+
 uintptr_t hoist__pump_address_on(const struct hoist_load *load, const struct hoist__target *target,
 				 const struct hoist__plan_piece *piece)
 {
-	uintptr_t address = 0;
-	for (size_t p = 0; p < piece->n_places && address == 0; p++) {
-		const struct hoist__plan_tensor *place = hoist__plan_place(&load->plan, piece, p);
-		if (target->storages[place->lot] != NULL)
-			address = hoist__load_lot_address(target, place->lot) +
-				  (uintptr_t)place->target + (uintptr_t)piece->within;
-	}
-	return address;
+	const struct hoist__plan_tensor *place = place_on(load, target, piece);
+	return place == NULL ? 0
+			     : hoist__load_lot_address(target, place->lot) +
+				       (uintptr_t)place->target + (uintptr_t)piece->within;
 }
 
 static void move_to_host(const struct hoist_load *load, const struct hoist__flight *flight,
 			 const struct hoist__target *target)
 {
 	struct hoist__piece_cursor cursor = {0};
-	struct hoist__plan_piece piece;
-	while (hoist__plan_piece(&load->plan, &flight->chunk, &cursor, &piece)) {
-		uintptr_t to = hoist__pump_address_on(load, target, &piece);
-		HOIST__ASSERT(is_inside(load, &flight->chunk, &piece));
-		for (size_t r = 0; to != 0 && r < piece.rows; r++)
-			move_row((unsigned char *)to + (int64_t)r * piece.target_stride,
-				 flight->address + piece.at + r * piece.at_stride, &piece);
+	struct hoist__plan_stack stack;
+	while (hoist__plan_stack(&load->plan, &flight->chunk, &cursor, &stack)) {
+		uintptr_t to = hoist__pump_address_on(load, target, &stack.piece);
+		HOIST__ASSERT(is_inside(load, &flight->chunk, &stack.piece));
+		if (to != 0)
+			hoist__plan_move(&stack, (unsigned char *)to,
+					 flight->address + stack.piece.at);
 	}
 }
 
@@ -114,7 +101,7 @@ static bool goes_to_device(const struct hoist_load *load, const struct hoist__pl
 struct pass {
 	struct hoist__piece_cursor cursor;
 	struct hoist__plan_piece piece;
-	size_t packed; /* where the next widened piece is written */
+	size_t packed; /* where the next widened piece is written, or the next hot row lies */
 };
 
 /* The next such piece; @ret: its rows' place in the slot, in the form in which the devices get
@@ -129,16 +116,16 @@ static bool next_box(const struct hoist_load *load, const struct hoist__flight *
 			return false;
 		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
 	} while (!goes_to_device(load, piece));
-	size_t bytes = row_bytes_after(piece);
-	bool widens = bytes > piece->row_bytes;
+	size_t bytes = hoist__plan_row_after(piece);
+	bool packs = bytes > piece->row_bytes || flight->straight;
 	*ret = (struct hoist__slot_box){
-		.slot_offset = widens ? pass->packed : at + piece->at,
-		.slot_stride = widens ? bytes : piece->at_stride,
+		.slot_offset = packs ? pass->packed : at + piece->at,
+		.slot_stride = packs ? bytes : piece->at_stride,
 		.bytes = bytes,
 		.rows = piece->rows,
 		.device_stride = (size_t)piece->target_stride,
 	};
-	pass->packed += widens ? piece->rows * bytes : 0;
+	pass->packed += packs ? piece->rows * bytes : 0;
 	return true;
 }
 
@@ -149,12 +136,12 @@ static void convert_in_slot(const struct hoist_load *load, const struct hoist__f
 	struct hoist__slot_box box;
 	struct pass pass = {0};
 	while (next_box(load, flight, &pass, &box)) {
-		const struct hoist__plan_piece *piece = &pass.piece;
+		struct hoist__plan_stack stack = {.piece = pass.piece, .planes = 1};
 		unsigned char *to = slot + box.slot_offset;
-		HOIST__ASSERT(to <= flight->address + piece->at);
-		for (size_t r = 0; piece->to != HOIST_DTYPE_INVALID && r < piece->rows; r++)
-			move_row(to + r * box.slot_stride,
-				 flight->address + piece->at + r * piece->at_stride, piece);
+		HOIST__ASSERT(to <= flight->address + stack.piece.at);
+		stack.piece.target_stride = (int64_t)box.slot_stride;
+		if (stack.piece.to != HOIST_DTYPE_INVALID)
+			hoist__plan_move(&stack, to, flight->address + stack.piece.at);
 	}
 }
 
@@ -165,24 +152,23 @@ static void lay_in_slot(const struct hoist_load *load, const struct hoist__fligh
 	struct hoist__lay_cursor cursor = {0};
 	struct hoist__laid laid;
 	while (hoist__plan_lay(&load->plan, &flight->chunk, want, &cursor, &laid)) {
-		const struct hoist__plan_piece *piece = &laid.piece;
 		unsigned char *to = slot + laid.at;
-		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
-		HOIST__ASSERT(to + piece->rows * laid.row_bytes <= flight->address);
 		memset(to - laid.gap, 0, laid.gap);
-		for (size_t r = 0; r < piece->rows; r++)
-			move_row(to + r * laid.row_bytes,
-				 flight->address + piece->at + r * piece->at_stride, piece);
+		hoist__plan_move(&laid.stack, to, flight->address + laid.stack.piece.at);
 	}
 }
 
 /* --- to devices --- */
+
+/* Larger rows, and rows farther apart, are copies of their own. */
+#define JOINED_ROW_BYTES ((size_t)16 << 10)
 
 /* Boxes of one slot that go to one stream, of any of its targets: load->boxes[0 .. n). */
 struct batch {
 	struct hoist__slot *slot;
 	unsigned stream;
 	size_t n;
+	uintptr_t memory; /* in place: of the last box */
 };
 
 static int flush(struct hoist_load *load, struct batch *batch)
@@ -196,6 +182,34 @@ static int flush(struct hoist_load *load, struct batch *batch)
 	return err;
 }
 
+/* In place, tensors have copies of their own, unless they join: a row that lies behind the last
+ * box, in the slot and on the device, makes the box longer, and a row as long as the box's makes it
+ * a row higher.  Nothing between rows is written.  Returns: false if the box is one of its own. */
+static bool join(struct hoist__slot_box *last, const struct hoist__slot_box *box)
+{
+	size_t rows = last->rows > 1 ? last->rows : 1;
+	size_t in_slot = (box->slot_offset - last->slot_offset) / rows;
+	size_t on_device = (box->device_address - last->device_address) / rows;
+	if (box->rows > 1 || box->slot_offset <= last->slot_offset ||
+	    box->device_address <= last->device_address)
+		return false;
+	if (rows == 1 && in_slot == last->bytes && on_device == last->bytes) {
+		last->bytes += box->bytes;
+		return true;
+	}
+	if (rows == 1) {
+		last->slot_stride = in_slot;
+		last->device_stride = on_device;
+	}
+	if (box->bytes != last->bytes || box->bytes > JOINED_ROW_BYTES || in_slot < box->bytes ||
+	    on_device < box->bytes || on_device > 16 * JOINED_ROW_BYTES ||
+	    box->slot_offset != last->slot_offset + rows * last->slot_stride ||
+	    box->device_address != last->device_address + rows * last->device_stride)
+		return false;
+	last->rows = rows + 1;
+	return true;
+}
+
 /* Adds the copies of all pieces that go to the target. */
 static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
 		   const struct hoist__target *target, struct batch *batch)
@@ -204,12 +218,19 @@ static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
 	struct hoist__slot_box box;
 	int err = 0;
 	while (err == 0 && next_box(load, flight, &pass, &box)) {
-		box.device_address = hoist__pump_address_on(load, target, &pass.piece);
-		if (box.device_address == 0)
+		const struct hoist__plan_tensor *place = place_on(load, target, &pass.piece);
+		if (place == NULL)
 			continue;
-		load->boxes[batch->n++] = box;
+		bool in_place = load->plan.lots[place->lot].in_place;
+		uintptr_t memory = in_place ? hoist__into_memory(load->into, place) : 0;
+		bool same = batch->n > 0 && in_place && memory == batch->memory;
+		box.device_address = hoist__pump_address_on(load, target, &pass.piece);
+		batch->memory = memory;
+		if (same && join(&load->boxes[batch->n - 1], &box))
+			continue;
 		if (batch->n == HOIST__PUMP_BOXES)
 			err = flush(load, batch);
+		load->boxes[batch->n++] = box;
 	}
 	return err;
 }
@@ -224,7 +245,7 @@ static int copy_laid_to(struct hoist_load *load, const struct hoist__flight *fli
 	int err = 0;
 	while (err == 0 &&
 	       hoist__plan_lay(&load->plan, &flight->chunk, target->want, &cursor, &laid)) {
-		size_t bytes = laid.piece.rows * laid.row_bytes;
+		size_t bytes = laid.stack.planes * laid.stack.piece.rows * laid.row_bytes;
 		if (laid.joins) {
 			load->boxes[batch->n - 1].bytes += laid.gap + bytes;
 			continue;
@@ -235,7 +256,10 @@ static int copy_laid_to(struct hoist_load *load, const struct hoist__flight *fli
 			.slot_offset = laid.at,
 			.device_address =
 				hoist__load_lot_address(target, laid.lot) + (uintptr_t)laid.target,
-			.bytes = bytes,
+			.bytes = bytes / laid.rows,
+			.rows = laid.rows,
+			.slot_stride = bytes / laid.rows,
+			.device_stride = laid.stride,
 		};
 	}
 	return err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Hot rows: staged chunks that lie in the page cache are read straight to host memory, row by row.
+/* Hot rows: staged chunks that lie in the page cache are read row by row, straight to host memory,
+ * or for devices into a slot, one behind the other.
  * The contract is in lib/load/pump.h. */
 #include "config.h"
 
@@ -21,22 +22,29 @@
 
 bool hoist__pump_may_go_straight(const struct hoist_load *load)
 {
-	return load->plan.has_staged && load->to_host && load->digests == NULL &&
-	       load->give == NULL && load->source == NULL;
+	bool mixed = false;
+	for (size_t t = 0; t < load->n_targets; t++)
+		mixed = mixed || load->targets[t].to_host != load->to_host;
+	return load->plan.has_staged && !mixed && load->digests == NULL && load->source == NULL;
 }
 
 /* --- the choice --- */
 
-/* Tells whether the chunk's pieces are few and long enough for a request, and none is converted or
- * goes to several places. */
+/* Tells whether the chunk's pieces are few and long enough for a request, and none is converted.
+ * To the host, none may go to several places.  For devices, all must fit a slot, and be half at
+ * most of the bytes that would be read with the gaps. */
 static bool suits(const struct hoist_load *load, const struct hoist__chunk *chunk)
 {
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
 	size_t n = 0;
+	if (!load->to_host &&
+	    (chunk->useful > load->staged_bytes || chunk->useful > chunk->need / 2))
+		return false;
 	while (hoist__plan_piece(&load->plan, chunk, &cursor, &piece))
 		if (++n > HOIST__LOAD_ROWS || piece.from != HOIST_DTYPE_INVALID ||
-		    piece.n_places > 1 || (piece.rows > 1 && piece.row_bytes < LEAST_ROW_BYTES))
+		    (piece.n_places > 1 && load->to_host) ||
+		    (piece.rows > 1 && piece.row_bytes < LEAST_ROW_BYTES))
 			return false;
 	return true;
 }
@@ -64,14 +72,14 @@ bool hoist__pump_next_rows(struct hoist_load *load, unsigned index)
 	bool cold =
 		disk->cursor.extent == disk->cold_extent && disk->cursor.from < disk->cold_until;
 	HOIST__ASSERT(!disk->has_next && extent->staged);
-	if (!hoist__pump_may_go_straight(load) || direct || cold)
+	if (!hoist__pump_may_go_straight(load) || direct || cold || extent->laid)
 		return false;
 	for (size_t span = SPAN_BYTES; span >= LEAST_SPAN_BYTES; span /= 8) {
 		struct hoist__cursor next = disk->cursor;
 		struct hoist__chunk chunk;
 		size_t bytes = (size_t)hoist__max_u64(span, hoist__plan_least_bytes(plan));
-		bool any = hoist__plan_next_rows(plan, bytes, &next, &chunk);
-		HOIST__ASSERT(any && chunk.n_parts == 1);
+		bool any = hoist__plan_next_rows(plan, bytes, HOIST__LOAD_ROWS, &next, &chunk);
+		HOIST__ASSERT(!any || chunk.n_parts == 1);
 		if (!any || (chunk.useful > 2 * USEFUL_BYTES && span > USEFUL_BYTES) ||
 		    !suits(load, &chunk))
 			continue;
@@ -109,7 +117,7 @@ void hoist__pump_set_fresh(const struct hoist_load *load, uintptr_t from, uintpt
 			   struct hoist__request *request)
 {
 	/* Places that lie far apart are populated by the reads. */
-	if (load->fresh == NULL || to - from > 2 * request->bytes)
+	if (load->fresh == NULL || load->pages.populate != NULL || to - from > 2 * request->bytes)
 		return;
 	uintptr_t end = hoist__storage_address(load->fresh) + hoist__storage_bytes(load->fresh);
 	from = hoist__round_up(from, HOIST__HUGE_PAGE_BYTES);
@@ -143,17 +151,19 @@ struct hoist__request *hoist__pump_fill_rows(struct hoist_load *load, struct hoi
 	};
 	while (hoist__plan_piece(&load->plan, chunk, &cursor, &piece)) {
 		struct hoist__rows *rows = &flight->rows[request->n_rows++];
+		bool in_slot = flight->slot != NULL;
 		HOIST__ASSERT(request->n_rows <= HOIST__LOAD_ROWS);
 		*rows = (struct hoist__rows){
 			.offset = chunk->offset + piece.at,
-			.address = (unsigned char *)place_of(load, &piece),
+			.address = in_slot ? flight->address + request->bytes
+					   : (unsigned char *)place_of(load, &piece),
 			.bytes = piece.row_bytes,
 			.n = piece.rows,
 			.stride = piece.at_stride,
-			.address_stride = piece.target_stride,
+			.address_stride = in_slot ? (int64_t)piece.row_bytes : piece.target_stride,
 		};
 		uintptr_t first = (uintptr_t)rows->address;
-		uintptr_t last = first + (piece.rows - 1) * (uintptr_t)piece.target_stride;
+		uintptr_t last = first + (piece.rows - 1) * (uintptr_t)rows->address_stride;
 		from = hoist__min_u64(from, hoist__min_u64(first, last));
 		to = hoist__max_u64(to, hoist__max_u64(first, last) + piece.row_bytes);
 		request->bytes += piece.rows * piece.row_bytes;

@@ -121,7 +121,7 @@ static bool has_pages(struct hoist_load *load, unsigned index)
 	disk->has_way = true;
 	if (load->fresh == NULL || end <= disk->populated)
 		return true;
-	if (disk->way.hot) {
+	if (disk->way.hot && load->pages.populate == NULL) {
 		disk->populated = end;
 		if (load->populator != NULL)
 			hoist__populator_pass(load->populator, index, end);
@@ -143,7 +143,8 @@ static bool take_slot(struct hoist_load *load, struct hoist__flight *flight)
 	if (flight->slot == NULL)
 		return false;
 	HOIST__ASSERT(hoist__pump_slot_offset(load, flight) +
-			      flight->chunk.bytes * flight->chunk.n_parts <=
+			      (flight->straight ? flight->chunk.useful
+						: flight->chunk.bytes * flight->chunk.n_parts) <=
 		      hoist__staging_slot_bytes(load->job.staging));
 	flight->address = flight->slot->request.address + hoist__pump_slot_offset(load, flight);
 	return true;
@@ -192,7 +193,7 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	flight->address = NULL;
 	if (image) {
 		take_place(load, flight);
-	} else if (!flight->straight && !take_slot(load, flight)) {
+	} else if (!(flight->straight && load->to_host) && !take_slot(load, flight)) {
 		hoist__list_push_front(&load->free_flights, node);
 		return NULL;
 	}

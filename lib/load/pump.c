@@ -177,6 +177,8 @@ void hoist__pump_start_populator(struct hoist_load *load)
 		.bytes = hoist__storage_bytes(storage),
 		.parts = parts,
 		.n_parts = n,
+		.populate = load->pages.populate,
+		.context = load->pages.context,
 		.holes = holes,
 		.n_holes = n_holes,
 	};
@@ -216,7 +218,7 @@ static int make_flights(struct hoist_load *load)
  * disk decide how the load begins. */
 static bool begins_with_slots(struct hoist_load *load)
 {
-	bool straight = hoist__pump_may_go_straight(load);
+	bool straight = load->to_host && hoist__pump_may_go_straight(load);
 	for (unsigned d = 0; straight && d < load->disk_table.n; d++)
 		straight = hoist__pump_begins_straight(load, d);
 	return load->plan.has_staged && !straight;
@@ -244,18 +246,26 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 		hoist__pump_find_disks(load);
 	int err = load->plan.has_staged ? check_budget(load) : 0;
 	size_t least = load->plan.has_staged ? 2 * slot_least(load) : 0;
-	if (err == 0 && load->source != NULL)
+	if (err == 0 && load->source != NULL) {
+		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_BUDGET);
 		err = load->source->ops->reserve(load->source, load, least, timeout_ns);
-	if (err == 0)
+	}
+	if (err == 0 && load->into != NULL) {
+		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_CALLER);
 		err = hoist__into_await(load->into, timeout_ns);
+	}
+	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_ALLOCATE);
 	if (err == 0 && load->job.staging == NULL && begins_with_slots(load))
 		err = hoist__job_take_staging(job, least, timeout_ns);
 	if (err == 0 && load->flights == NULL && load->plan.n_extents > 0)
 		err = make_flights(load);
 	if (err == 0 && job->engine == NULL)
 		err = create_engine(load);
-	if (err == 0 && load->source != NULL)
+	if (err == 0 && load->source != NULL) {
+		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_GROUP);
 		err = load->source->ops->begin(load->source, load, timeout_ns);
+	}
+	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_WORK);
 	if (err == 0)
 		hoist__give_begin(load);
 	return err;
@@ -338,6 +348,25 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 	return awaits ? hoist__staging_n_copying(job->staging) : 0;
 }
 
+/* The stage of a wait in the engine: see lib/job/stage.h. */
+static enum hoist__job_stage awaited(const struct hoist_load *load, unsigned n_inflight,
+				     unsigned n_copying)
+{
+	unsigned n_reads = 0;
+	unsigned n_settling = 0;
+	for (unsigned d = 0; d < load->disk_table.n; d++) {
+		n_reads += load->disks[d].n_requests;
+		n_settling += load->disks[d].n_settling;
+	}
+	if (n_reads > 0)
+		return HOIST__STAGE_READ;
+	if (n_settling > 0)
+		return HOIST__STAGE_CONVERT;
+	if (n_copying > 0)
+		return HOIST__STAGE_COPY;
+	return n_inflight > 0 ? HOIST__STAGE_ALLOCATE : HOIST__STAGE_GROUP;
+}
+
 /* Waits for the first event that lets the load go on.  @disk waits for pages; HOIST__MAX_DISKS:
  * none does. */
 static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t timeout_ns)
@@ -345,12 +374,15 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 	unsigned n_inflight = hoist__job_n_inflight(&load->job);
 	unsigned n_copying = n_awaited_copies(load);
 	bool fresh = false;
+	load->job.awaited = awaited(load, n_inflight, n_copying);
 	if (hoist__give_starves(load, &fresh)) {
 		/* The caller of a load that it drives looks first. */
+		load->job.awaited = HOIST__STAGE_CALLER;
 		hoist__pump_reap(load, false, fresh ? 0 : timeout_ns);
 		return;
 	}
 	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
+		(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_COPY);
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
 		/* While slots are free, the load goes on with the next read that ends.  Else the
@@ -363,6 +395,7 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 		const struct hoist__chunk *next = &load->disks[disk].next;
 		size_t need = hoist__pump_end_of(load, next);
 		HOIST__ASSERT(load->disks[disk].has_next && load->populator != NULL);
+		(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_PAGES);
 		int err = hoist__populator_wait(
 			load->populator, disk, need,
 			hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
@@ -391,8 +424,10 @@ static bool map_round(struct hoist_load *load, uint64_t timeout_ns)
 	int err = 0;
 	if (load->job.phase == HOIST__JOB_DRAINING)
 		hoist__checkpoint_map_cancel(load->map);
+	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_READ);
 	bool ended = hoist__checkpoint_map_step(
 		load->map, hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS), &err);
+	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_WORK);
 	atomic_store_explicit(&load->arrived,
 			      hoist__checkpoint_map_arrived(load->map, load->plan.bytes),
 			      memory_order_relaxed);
@@ -420,6 +455,7 @@ static bool round_of_load(struct hoist__job *job, uint64_t timeout_ns)
 		populating = hoist__pump_submit(load);
 	if (!is_over(load))
 		wait_for_something(load, populating, timeout_ns);
+	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_WORK);
 	HOIST__ASSERT(adds_up(load) && atomic_load(&load->arrived) <= load->plan.bytes);
 	return is_over(load);
 }

@@ -36,8 +36,8 @@ bool hoist__pump_has_chunks(struct hoist_load *load);
  * HOIST__MAX_DISKS: none. */
 unsigned hoist__pump_choose(struct hoist_load *load, unsigned room, unsigned without);
 
-/* True if chunks of the load may be straight: a load to the host that digests nothing, and gives
- * its tensors at its end. */
+/* True if chunks of the load may be straight: a load to the host alone, or to devices alone, that
+ * digests nothing. */
 bool hoist__pump_may_go_straight(const struct hoist_load *load);
 
 /* Makes the disk's next chunk known if it is straight: its cursor is in a staged extent whose rows
@@ -118,14 +118,17 @@ int hoist__pump_settle(void *owner);
  * FULL, is then COPYING or free, also after a failure.  Returns: 0; the error of a copy. */
 int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight);
 
-/* The place in the slot to which the flight's chunk is read: 0, or the slot's end for a chunk that
- * will be laid out, or, for a chunk that will be widened, as if it were the largest such chunk.  A
- * multiple of the extent's align, as the slot's size is. */
+/* The place in the slot to which the flight's chunk is read: 0 (hot rows lie one behind the other
+ * from there on), or the slot's end for a chunk that will be laid out, or, for a chunk that will be
+ * widened, as if it were the largest such chunk.  A multiple of the extent's align, as the slot's
+ * size is. */
 static inline size_t hoist__pump_slot_offset(const struct hoist_load *load,
 					     const struct hoist__flight *flight)
 {
 	const struct hoist__plan_extent *extent = &load->plan.extents[flight->chunk.extent];
 	size_t bytes = load->staged_bytes;
+	if (flight->straight)
+		return 0;
 	if (flight->chunk.laid > 0)
 		return bytes - flight->chunk.bytes;
 	return bytes - (size_t)hoist__round_down(bytes / extent->share, extent->align);

@@ -4,7 +4,7 @@
  * The load asks the source about each chunk before it reads it.  Some bytes are the load's own to
  * read, as without a source.  The others are foreign: they come to memory of the source's, and a
  * thread of the crew copies them to the place to which they would have been read.  Everything
- * behind that place (digests excepted, which are refused) is as without a source.
+ * behind that place is as without a source.
  *
  *     look    FILE: no byte is foreign.  READY: all foreign bytes of the chunk are there, and stay
  *             there until the chunk has landed.  LATER: the load goes on with other disks, and asks
@@ -59,6 +59,20 @@ struct hoist__load_source_ops {
 struct hoist__load_source {
 	const struct hoist__load_source_ops *ops;
 };
+
+/* The memory resource of the options gives one block without pages, 2 MiB-aligned if asked.  The
+ * load has the pages made ahead of its reads: `populate` is called for each range once, by any
+ * thread, until the load has ended.  A load of less than 8 MiB calls it for no range: its reads
+ * fault the pages in. */
+struct hoist__load_pages {
+	/* Returns: 0; -ENOMEM, which fails the load. */
+	int (*populate)(void *context, void *address, size_t bytes);
+	void *context;
+};
+
+/* hoist_load_start() to such memory of the host. */
+int hoist__load_start_paged(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+			    const struct hoist__load_pages *pages, hoist_load **ret);
 
 /* hoist_load_start() with a source.  The source becomes the load's, also if the call fails. */
 int hoist__load_start(hoist_checkpoint *checkpoint, const hoist_load_options *options,

@@ -20,9 +20,19 @@
 
 /* --- checks --- */
 
+/* The text of a failure costs more than all checks do. */
+static bool is_sound(hoist_buffer *buffer)
+{
+	return hoist__buffer_check_writable(buffer, "the buffer") == 0 &&
+	       hoist__storage_has_access(buffer->storage) && buffer->bit == 0 &&
+	       (buffer->elements == 0 || !hoist__buffer_overlaps_itself(buffer));
+}
+
 static int check_buffer(const struct hoist_load_into *given, const char *where, size_t i)
 {
 	char what[320];
+	if (is_sound(given->buffer))
+		return 0;
 	(void)snprintf(what, sizeof what, "%sinto[%zu]: the buffer for \"%.200s\"", where, i,
 		       given->tensor);
 	int err = hoist__buffer_check_writable(given->buffer, what);
@@ -36,12 +46,10 @@ static int check_buffer(const struct hoist_load_into *given, const char *where, 
 	if (given->buffer->bit != 0)
 		return hoist__fail(-EINVAL, "%s begins within a byte; give a view that does not",
 				   what);
-	if (given->buffer->elements > 0 && hoist__buffer_overlaps_itself(given->buffer))
-		return hoist__fail(-EINVAL,
-				   "%s has elements that overlap, or may, by its strides (a stride "
-				   "of 0, say); give a buffer in which each element has a place",
-				   what);
-	return 0;
+	return hoist__fail(-EINVAL,
+			   "%s has elements that overlap, or may, by its strides (a stride of 0, "
+			   "say); give a buffer in which each element has a place",
+			   what);
 }
 
 static int check_list(const hoist_load_into *given, size_t n, const char *where)
@@ -235,10 +243,28 @@ static uint64_t file_bytes(const struct hoist__into *into, size_t index)
 	return tensor->bytes / (hoist_dtype_bits(tensor->dtype) / 8) * (hoist_dtype_bits(from) / 8);
 }
 
+/* A region of a pool is one allocation.  About other storages nothing is known but that each lies
+ * in one.  @block: the last one that was found; a buffer in it has the same answer.  @last: the
+ * last storage in no block. */
+static uintptr_t memory_of(const struct hoist__into_place *place, struct hoist__block *block,
+			   const struct hoist__storage **last)
+{
+	struct hoist__pool *pool;
+	uintptr_t address = hoist__storage_address(place->storage);
+	if (address - block->address < block->allocated)
+		return (uintptr_t)block->region;
+	if (place->storage != *last && hoist__pools_find(address, &pool, block) == 0)
+		return (uintptr_t)block->region;
+	*last = place->storage;
+	return (uintptr_t)place->storage;
+}
+
 /* Finds the tensor of each place, and the bytes that each tensor awaits. */
 static int find_tensors(struct hoist__into *into)
 {
 	const struct hoist__plan *plan = into->plan;
+	const struct hoist__storage *last = NULL;
+	struct hoist__block block = {0};
 	into->tensors = calloc(plan->n_tensors + 1, sizeof *into->tensors);
 	into->events = calloc(into->n + 1, sizeof(hoist_event *));
 	if (into->tensors == NULL || into->events == NULL)
@@ -249,8 +275,11 @@ static int find_tensors(struct hoist__into *into)
 		for (size_t i = 0; want->in_place && i < want->n_tensors; i++) {
 			size_t index = want->first_tensor + i;
 			const struct hoist__plan_tensor *tensor = &plan->tensors[index];
-			into->places[into->targets[t].first + tensor->entry].tensor = index;
+			struct hoist__into_place *place =
+				&into->places[into->targets[t].first + tensor->entry];
+			place->tensor = index;
 			into->tensors[index] = (struct hoist__into_tensor){
+				.memory = memory_of(place, &block, &last),
 				.left = file_bytes(into, index),
 				.state = tensor->bytes == 0 ? HOIST_INTO_WHOLE
 							    : HOIST_INTO_UNTOUCHED,
@@ -300,6 +329,7 @@ static int check_overlaps(const struct hoist__into *into)
 {
 	struct span *spans = calloc(into->n > 0 ? into->n : 1, sizeof *spans);
 	size_t n = 0;
+	bool in_order = true;
 	int err = 0;
 	if (spans == NULL)
 		return hoist__fail_nomem("a load in place", into->n * sizeof *spans);
@@ -308,9 +338,11 @@ static int check_overlaps(const struct hoist__into *into)
 		if (into->places[i].buffer->elements == 0)
 			continue;
 		hoist__buffer_reach(into->places[i].buffer, &spans[n].low, &spans[n].high);
+		in_order = in_order && (n == 0 || spans[n - 1].low <= spans[n].low);
 		n++;
 	}
-	qsort(spans, n, sizeof *spans, compare);
+	if (!in_order)
+		qsort(spans, n, sizeof *spans, compare);
 	for (size_t i = 0; err == 0 && i < n; i++)
 		for (size_t j = i + 1; err == 0 && j < n && spans[j].low < spans[i].high; j++)
 			if (collide(into, &spans[i], &spans[j]))

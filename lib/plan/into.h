@@ -43,7 +43,8 @@ struct hoist__into_place {
 };
 
 struct hoist__into_tensor {
-	uint64_t left; /* bytes, as they are in the file, that have not been counted */
+	uint64_t left;	  /* bytes, as they are in the file, that have not been counted */
+	uintptr_t memory; /* hoist__into_memory() */
 	enum hoist_into_state state;
 };
 
@@ -93,6 +94,14 @@ int hoist__into_await(struct hoist__into *into, uint64_t timeout_ns);
  * devices. */
 void hoist__into_touch(struct hoist__into *into, const struct hoist__chunk *chunk);
 void hoist__into_count(struct hoist__into *into, const struct hoist__chunk *chunk);
+
+/* A number for the driver's allocation that the tensor of the plan lies in: one copy may bring
+ * tensors of one allocation alone. */
+static inline uintptr_t hoist__into_memory(const struct hoist__into *into,
+					   const struct hoist__plan_tensor *tensor)
+{
+	return into->tensors[tensor - into->plan->tensors].memory;
+}
 
 /* The load has ended with @err, and nothing is in flight but copies.  Says in the text of @failure
  * how many buffers have which state. */

@@ -118,17 +118,19 @@ static unsigned wide_level(const struct hoist__plan_extent *extent, const struct
 	return level;
 }
 
-/* Adds the blocks behind the chunk's whole block as parts, as long as they lie at the same distance
- * from alignment boundaries: a stride that is a multiple of the alignment. */
+/* Adds the blocks of the extent behind the chunk's whole block, which ends at @stop, as parts, as
+ * long as they lie at the same distance from alignment boundaries: a stride that is a multiple of
+ * the alignment. */
 static void add_parts(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
-		      uint64_t block, uint64_t most, struct hoist__chunk *chunk)
+		      uint64_t block, uint64_t stop, uint64_t most, struct hoist__chunk *chunk)
 {
 	const struct hoist__run *run = &plan->runs[extent->first_run];
 	unsigned wide = wide_level(extent, run);
 	const struct hoist__level *level = &run->levels[wide];
 	if (level->stride % extent->align != 0)
 		return;
-	uint64_t left = level->count - block % level->count;
+	uint64_t left = hoist__min_u64(level->count - block % level->count,
+				       (extent->end - stop) / level->stride + 1);
 	uint64_t n = hoist__min_u64(most / chunk->bytes, hoist__min_u64(left, plan->max_parts));
 	chunk->n_parts = (unsigned)n;
 	chunk->part_stride = level->stride;
@@ -161,12 +163,14 @@ static bool next_chunk(const struct hoist__plan *plan, size_t max_bytes, bool th
 	size_t laid = 0;
 	if (extent->laid) {
 		most = hoist__plan_fit_laid(plan, cursor, offset, most, max_bytes, &laid);
+		if (laid > 0 && offset + most < extent->end)
+			stop = hoist__plan_stop_laid(plan, cursor, offset + most);
 	} else if (!extent->staged) {
 		most = max_bytes - target % max_bytes;
 	} else if (!through) {
 		done = hoist__run_before(run, cursor->from);
 		uint64_t next = done - done % extent->block_bytes + extent->block_bytes;
-		stop = hoist__run_place(run, next - 1) + 1;
+		stop = hoist__min_u64(hoist__run_place(run, next - 1) + 1, extent->end);
 	}
 	uint64_t end = hoist__min_u64(offset + most, hoist__round_up(stop, extent->align));
 	*ret = (struct hoist__chunk){
@@ -180,10 +184,10 @@ static bool next_chunk(const struct hoist__plan *plan, size_t max_bytes, bool th
 		.laid = laid,
 		.first_run = cursor->run,
 		.from = cursor->from,
-		.to = end,
+		.to = extent->laid && stop < extent->end ? hoist__min_u64(stop, end) : end,
 	};
 	if (!through && done % extent->block_bytes == 0 && end >= stop)
-		add_parts(plan, extent, done / extent->block_bytes, most, ret);
+		add_parts(plan, extent, done / extent->block_bytes, stop, most, ret);
 	HOIST__ASSERT(ret->offset % extent->align == 0 && ret->to > ret->from);
 	HOIST__ASSERT(ret->need != 0 && ret->need <= ret->bytes && ret->skip < ret->need);
 	HOIST__ASSERT(ret->n_parts != 0 && ret->bytes * ret->n_parts <= max_bytes);
@@ -203,9 +207,20 @@ bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 	return next_chunk(plan, max_bytes, false, cursor, ret);
 }
 
-bool hoist__plan_next_rows(const struct hoist__plan *plan, size_t max_bytes,
+bool hoist__plan_next_rows(const struct hoist__plan *plan, size_t max_bytes, size_t most_runs,
 			   struct hoist__cursor *cursor, struct hoist__chunk *ret)
 {
+	if (cursor->extent == plan->n_extents)
+		return false;
+	const struct hoist__plan_extent *extent = &plan->extents[cursor->extent];
+	size_t first = cursor->from == 0 ? extent->first_run : cursor->run;
+	uint64_t from = hoist__max_u64(cursor->from, extent->begin);
+	/* The chunk ends so far behind its first byte, or further. */
+	uint64_t least =
+		hoist__round_down(max_bytes / extent->share, extent->align) - extent->align;
+	if (first + most_runs < extent->first_run + extent->n_runs &&
+	    plan->runs[first + most_runs].begin < from + least)
+		return false;
 	return next_chunk(plan, max_bytes, true, cursor, ret);
 }
 

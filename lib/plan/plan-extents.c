@@ -156,7 +156,7 @@ static struct hoist__plan_extent *add_extent(struct layout *layout, const struct
 		.share = run->share,
 		.first_run = plan->n_runs,
 	};
-	made.block_bytes = block_of(run, gap_of(&made));
+	made.block_bytes = run->laid ? 0 : block_of(run, gap_of(&made));
 	struct hoist__plan_extent *next = &plan->extents[plan->n_extents];
 	if (plan->n_extents > layout->tier_extent) {
 		bool parts = layout->lots_apart && fresh && run->begin >= next[-1].end;

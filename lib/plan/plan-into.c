@@ -26,12 +26,15 @@ static int fail_several(const char *glob, size_t entry, const char *first, const
 			   entry, glob, first, second);
 }
 
-/* The only tensor that the text names. */
+/* The only tensor that the text names.  *ret: one that may be it. */
 static int find_tensor(const hoist_checkpoint *checkpoint, const char *text, size_t entry,
 		       size_t *ret)
 {
 	bool glob = strpbrk(text, "*?[") != NULL;
 	size_t found = SIZE_MAX;
+	if (*ret < checkpoint->n_tensors &&
+	    strcmp(text, checkpoint->tensors[*ret].tensor->name) == 0)
+		return 0;
 	if (hoist_checkpoint_find(checkpoint, text, ret) == 0)
 		return 0;
 	for (size_t t = 0; glob && t < checkpoint->n_tensors; t++) {
@@ -56,8 +59,9 @@ static int find_tensor(const hoist_checkpoint *checkpoint, const char *text, siz
 int hoist__plan_select_into(const hoist_checkpoint *checkpoint,
 			    const struct hoist__plan_asked *asked, uint32_t *places)
 {
-	for (size_t i = 0; i < asked->n_into; i++) {
-		size_t t = 0;
+	size_t t = 0;
+	/* Lists are often in the order of the checkpoint. */
+	for (size_t i = 0; i < asked->n_into; i++, t++) {
 		int err = find_tensor(checkpoint, asked->into[i].tensor, i, &t);
 		if (err < 0)
 			return err;

@@ -9,6 +9,7 @@
  *   plan-extents.c  runs -> extents, and places in lots
  *   plan-split.c    images -> what is mapped, and what is read
  *   plan-chunk.c    chunks and pieces
+ *   plan-stack.c    pieces in host memory, alone and as planes of a stack
  *   plan-into.c     tensors that are read in place
  *   plan-lay.c      small tensors for devices
  *   plan-portions.c tensors that go back one by one
@@ -129,11 +130,12 @@ uint64_t hoist__plan_align_of(const hoist_checkpoint *checkpoint, size_t file);
 size_t hoist__plan_order(const hoist_checkpoint *checkpoint, bool tiers, struct hoist__plan *plan);
 
 /* True if the run, which goes to a device, is small enough to be laid out in a slot, and its rows
- * are packed in lots.  False for a run in place: the bytes between such tensors are the caller's.
- */
+ * are packed in lots; or if it is transposed.  False for another run in place: the bytes between
+ * such tensors are the caller's. */
 bool hoist__run_may_be_laid(const struct hoist__plan *plan, const struct hoist__run *run);
 
-/* Runs that may be laid (`laid`) stay so only where many of them follow each other. */
+/* Runs that may be laid (`laid`) stay so only where many of them follow each other, or where one is
+ * transposed. */
 void hoist__plan_find_laid(const hoist_checkpoint *checkpoint, struct hoist__plan *plan);
 
 /* The bytes to read at @offset into a slot of @max_bytes for the next chunk of a laid extent: at
@@ -141,6 +143,11 @@ void hoist__plan_find_laid(const hoist_checkpoint *checkpoint, struct hoist__pla
  * not laid. */
 uint64_t hoist__plan_fit_laid(const struct hoist__plan *plan, const struct hoist__cursor *cursor,
 			      uint64_t offset, uint64_t most, size_t max_bytes, size_t *laid);
+
+/* The end of the last whole plane that a chunk of a laid extent has up to @end, if a transposed run
+ * goes on there; else @end. */
+uint64_t hoist__plan_stop_laid(const struct hoist__plan *plan, const struct hoist__cursor *cursor,
+			       uint64_t end);
 
 /* Makes extents, lots and places from the runs, one for each tensor, in the order of plan->tensors.
  * Returns: 0; -EOVERFLOW, -ENOMEM. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Divides image extents into ranges that are mapped and ranges that are read.
+/* Divides extents: images into ranges that are mapped and ranges that are read, and extents that
+ * overlap into parts that are read in the order of the file.
  * The contract is in lib/plan/plan.h. */
 #include "config.h"
 
@@ -31,7 +32,7 @@ static struct hoist__plan_extent part_of(const struct hoist__plan *plan,
 	part.end = end;
 	part.image += hoist__round_down(begin, whole->align) -
 		      hoist__round_down(whole->begin, whole->align);
-	HOIST__ASSERT(begin < end && part.n_runs != 0 && !whole->staged);
+	HOIST__ASSERT(begin < end && part.n_runs != 0);
 	return part;
 }
 
@@ -65,5 +66,101 @@ int hoist__plan_split(struct hoist__plan *plan, const struct hoist__plan_range *
 	free(plan->extents);
 	plan->extents = made;
 	plan->n_extents = n_made;
+	return 0;
+}
+
+/* --- extents that overlap --- */
+
+/* Makes the part of the elements of @whole that end in [@begin, @end).  The part begins and ends
+ * where they do, so that each chunk of it has useful bytes, but not before @begin: there, other
+ * runs may have elements of the part before.  False: there are none. */
+static bool elements_of(const struct hoist__plan *plan, const struct hoist__plan_extent *whole,
+			uint64_t begin, uint64_t end, struct hoist__plan_extent *ret)
+{
+	uint64_t first = UINT64_MAX;
+	uint64_t last = 0;
+	*ret = part_of(plan, whole, begin, end);
+	for (size_t r = ret->first_run; r < ret->first_run + ret->n_runs; r++) {
+		const struct hoist__run *run = &plan->runs[r];
+		uint64_t before = hoist__run_before(run, begin);
+		uint64_t behind = hoist__run_before(run, end);
+		if (before == behind)
+			continue;
+		first = hoist__min_u64(first, hoist__run_place(run, before));
+		last = hoist__max_u64(last, hoist__run_place(run, behind - 1) + 1);
+	}
+	ret->begin = hoist__max_u64(first, begin);
+	ret->end = last;
+	return first < last;
+}
+
+static int compare_begins(const void *a, const void *b)
+{
+	const struct hoist__plan_extent *x = a;
+	const struct hoist__plan_extent *y = b;
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	return (x->first_run > y->first_run) - (x->first_run < y->first_run);
+}
+
+/* The end of the extents from @first on that lie in one piece of a file. */
+static size_t crowd_end(const struct hoist__plan *plan, size_t first)
+{
+	const struct hoist__plan_extent *extents = plan->extents;
+	uint64_t end = extents[first].end;
+	size_t e = first + 1;
+	for (; e < plan->n_extents && extents[e].file == extents[first].file &&
+	       extents[e].tier == extents[first].tier && extents[e].begin < end;
+	     e++)
+		end = hoist__max_u64(end, extents[e].end);
+	return e;
+}
+
+/* The parts of extents [@first, @next).  Returns: their number, at most. */
+static size_t interleave(const struct hoist__plan *plan, size_t first, size_t next, uint64_t step,
+			 struct hoist__plan_extent *made)
+{
+	size_t n = 0;
+	size_t most = 0;
+	for (size_t e = first; e < next; e++) {
+		const struct hoist__plan_extent *whole = &plan->extents[e];
+		HOIST__ASSERT(step % whole->align == 0 && whole->staged && !whole->laid);
+		uint64_t at = whole->begin;
+		most += (size_t)((whole->end - 1) / step - at / step + 1);
+		while (made != NULL && at < whole->end) {
+			uint64_t end = hoist__min_u64(at - at % step + step, whole->end);
+			n += elements_of(plan, whole, at, end, &made[n]);
+			at = end;
+		}
+	}
+	if (made != NULL)
+		qsort(made, n, sizeof *made, compare_begins);
+	return made != NULL ? n : most;
+}
+
+int hoist__plan_interleave(struct hoist__plan *plan, uint64_t step)
+{
+	size_t most = 0;
+	size_t n = 0;
+	for (size_t e = 0, next; e < plan->n_extents; e = next) {
+		next = crowd_end(plan, e);
+		most += next - e == 1 ? 1 : interleave(plan, e, next, step, NULL);
+	}
+	if (most == plan->n_extents)
+		return 0;
+	struct hoist__plan_extent *made = calloc(most, sizeof *made);
+	if (made == NULL)
+		return hoist__fail_nomem("a plan", most * sizeof *made);
+	for (size_t e = 0, next; e < plan->n_extents; e = next) {
+		next = crowd_end(plan, e);
+		if (next - e == 1)
+			made[n++] = plan->extents[e];
+		else
+			n += interleave(plan, e, next, step, &made[n]);
+	}
+	HOIST__ASSERT(n <= most);
+	free(plan->extents);
+	plan->extents = made;
+	plan->n_extents = n;
 	return 0;
 }

@@ -37,17 +37,18 @@
  *
  * In place: the lot is the address space itself, so the target of a tensor is an address.  A run
  * has the rows that both the file and the strides of the place allow, down to single elements.
- * Nothing between tensors belongs to the load, so no block is read along, and no run is laid
- * (below). Tensors of one tier that follow each other in memory as in the file, at the same
- * distance from ALIGN boundaries, are an image from the first boundary to the last, and staged
- * before and behind:
+ * Nothing between tensors belongs to the load, so no block is read along, and no small tensors are
+ * laid (below).  On a device, small tensors that lie beside each other, or at equal distances, in
+ * one allocation as in the slot are one copy (lib/load/pump-deliver.c).  Tensors of one tier that
+ * follow each other in memory as in the file, at the same distance from ALIGN boundaries, are an
+ * image from the first boundary to the last, and staged before and behind:
  *
  *     file    |...[a    |         |      a]|[b      |  b].....|
  *     runs        staged  image            | image  | staged
  *
  * An image lies in one lot.  The two lots of neighbours each have a copy of a block that both
- * touch. A staged extent may have runs of many lots and wants: all that is wanted of a file is read
- * once.
+ * touch.  A staged extent may have runs of many lots and wants: all that is wanted of a file is
+ * read once.
  *
  * Gaps: a request costs as much as reading HOIST__PLAN_GAP bytes.  Staged extents read through
  * smaller gaps and leave larger ones out, between tensors as between rows of a slice.  Where gaps
@@ -76,6 +77,11 @@
  * do not overlap.  A chunk has no room (`laid` 0) if a slot is too small for one block, or two
  * where elements may be cut.
  *
+ * Transposed tensors in place on a device are laid, too, if their innermost axis in the file, of
+ * short rows, is not the one whose elements are neighbours in memory, and the next one is.  The
+ * planes of a chunk (struct hoist__plan_stack) then are rows of one box, as long as the chunk has
+ * planes.  Their chunks end behind a whole plane.
+ *
  * Tensors of one file may overlap.  Tensors (or slices) of the same bytes in one want are tied, and
  * share one place; in place they do so only if they were given the same one.  Other overlapping
  * tensors of one want share an image, or, staged, have a place each.  Overlapping bytes are read
@@ -88,12 +94,13 @@
  * they have the first tier of all of them, and so have tied ones.  Bytes of another tier that lie
  * in a gap are read along, and are read again for their own tier.
  *
- * Invariants: extents are in order of (tier, file, offset) and do not overlap, except those; runs
- * are in the order of their extents, and of their first bytes; every byte of every selected element
- * is in exactly one piece of exactly one chunk (tensors that overlap in the file: in one for each
- * of them), and a piece has the places of all wants that have these bytes.  The pieces with a place
- * in a lot have, in all chunks, the lot's `useful` bytes.  Runs, not rows, take memory: a plan's
- * size depends on the number of tensors and their ranks alone.
+ * Invariants: extents are in order of (tier, file, offset) and do not overlap, except those of
+ * overlapping tensors that are converted; runs are in the order of their extents, and of their
+ * first bytes (parts of an extent may share a run); every byte of every selected element is in
+ * exactly one piece of exactly one chunk (tensors that overlap in the file: in one for each of
+ * them), and a piece has the places of all wants that have these bytes.  The pieces with a place in
+ * a lot have, in all chunks, the lot's `useful` bytes.  Runs, not rows, take memory: a plan's size
+ * depends on the number of tensors and their ranks alone.
  */
 #ifndef HOIST_LIB_PLAN_PLAN_H
 #define HOIST_LIB_PLAN_PLAN_H
@@ -164,7 +171,7 @@ struct hoist__plan_extent {
 	uint64_t image; /* and where round_down(begin, align) lands in it */
 	uint32_t tier;
 	bool staged;
-	bool laid;	     /* small tensors: see above */
+	bool laid;	     /* small tensors, transposed ones: see above */
 	bool mapped;	     /* image: the caller maps the bytes (hoist__plan_split()) */
 	bool goes_on;	     /* where the extent before was cut */
 	unsigned char share; /* a chunk has at most the share-th part of a slot; above 1: see
@@ -262,6 +269,13 @@ struct hoist__plan_range {
  * Returns: 0; -ENOMEM, and the plan is as it was. */
 int hoist__plan_split(struct hoist__plan *plan, const struct hoist__plan_range *ranges, size_t n);
 
+/* Cuts extents that overlap in a file at the file's multiples of @step, and reads their parts in
+ * the order of the file: no chunk of the plan then begins more than @step and a block before the
+ * end of an earlier one of the file and tier.
+ * @step: a multiple of each align.  Cursors begin anew.
+ * Returns: 0; -ENOMEM, and the plan is as it was. */
+int hoist__plan_interleave(struct hoist__plan *plan, uint64_t step);
+
 void hoist__plan_fini(struct hoist__plan *plan); /* takes a zeroed one */
 
 /* --- chunks, in order --- */
@@ -300,8 +314,9 @@ bool hoist__plan_next(const struct hoist__plan *plan, size_t max_bytes,
 
 /* The same for bytes of a staged extent that are read row by row, straight to their places: gaps
  * are not read in any case, so the chunk has one part, and is cut as if the extent were read
- * through.  The two functions may be called in turn with one cursor. */
-bool hoist__plan_next_rows(const struct hoist__plan *plan, size_t max_bytes,
+ * through.  False, too, and at once, where many more than @most_runs runs begin in the chunk: each
+ * has a piece.  The two functions may be called in turn with one cursor. */
+bool hoist__plan_next_rows(const struct hoist__plan *plan, size_t max_bytes, size_t most_runs,
 			   struct hoist__cursor *cursor, struct hoist__chunk *ret);
 
 /* With conversion, a chunk may begin and end with cut elements, and has only its share. */
@@ -345,6 +360,28 @@ struct hoist__piece_cursor {
 bool hoist__plan_piece(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
 		       struct hoist__piece_cursor *cursor, struct hoist__plan_piece *ret);
 
+/* Pieces of one run that are alike and follow each other at equal distances: its planes. */
+struct hoist__plan_stack {
+	struct hoist__plan_piece piece; /* the first */
+	size_t planes;			/* 1 and more */
+	size_t at_plane;		/* from plane to plane in the chunk's memory, */
+	int64_t target_plane;		/* and in the lot */
+};
+
+/* The next piece, with those behind it that are planes of one stack. */
+bool hoist__plan_stack(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
+		       struct hoist__piece_cursor *cursor, struct hoist__plan_stack *ret);
+
+/* Moves a stack in host memory, from the place of its first byte in the chunk to that in the lot,
+ * converted.  Neighbours in the chunk that lie far apart in the lot are moved in squares.  The two
+ * places do not overlap, unless the stack is one row, or one plane that is converted within a
+ * slot. */
+void hoist__plan_move(const struct hoist__plan_stack *stack, unsigned char *to,
+		      const unsigned char *from);
+
+/* The bytes of a row of the piece in its lots. */
+size_t hoist__plan_row_after(const struct hoist__plan_piece *piece);
+
 /* The bytes, as they are in the file, that a chunk has of one run. */
 struct hoist__plan_bytes {
 	const size_t *places; /* as those of a piece: the run's first tensors */
@@ -367,9 +404,11 @@ hoist__plan_place(const struct hoist__plan *plan, const struct hoist__plan_piece
 /* --- pieces of a chunk with room (`laid`), as they lie in the slot for one want --- */
 
 struct hoist__laid {
-	struct hoist__plan_piece piece;
+	struct hoist__plan_stack stack; /* the strides of the target are those in the room */
 	size_t at;	  /* in the slot, the room's beginning being 0; the rows are packed, */
-	size_t row_bytes; /* of so many bytes, converted */
+	size_t row_bytes; /* of so many bytes, converted; those of all planes are one */
+	size_t rows;	  /* of planes * row_bytes bytes; 1: all lie together in the lot; else */
+	size_t stride;	  /* they lie at this distance there */
 	size_t gap;	  /* zeros in front */
 	uint32_t lot;
 	uint64_t target; /* in the lot */

@@ -209,14 +209,27 @@ int hoist_save_start(hoist_save *save)
 	return err;
 }
 
-int hoist_save_wait(hoist_save *save)
+/* Returns: 0; -ESTALE; -EINVAL: the save has no end, as it has not been started. */
+static int check_started(const struct hoist_save *save)
 {
 	int err = hoist__job_check_process(&save->job);
 	if (err < 0)
 		return err;
 	if (!atomic_load_explicit(&save->started, memory_order_acquire))
 		return hoist__fail(-EINVAL, "the save of %s has not been started", save->path);
-	return hoist__job_wait(&save->job);
+	return 0;
+}
+
+int hoist_save_wait(hoist_save *save)
+{
+	int err = check_started(save);
+	return err < 0 ? err : hoist__job_wait(&save->job);
+}
+
+int hoist_save_fd(hoist_save *save)
+{
+	int err = check_started(save);
+	return err < 0 ? err : hoist__job_fd(&save->job);
 }
 
 void hoist_save_cancel(hoist_save *save)

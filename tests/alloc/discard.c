@@ -79,6 +79,57 @@ Test(alloc_discard, needs_a_region_of_its_own_that_nobody_pinned)
 	}
 }
 
+/* --- huge pages --- */
+
+/* The rest of a load's destination gets huge pages, whatever went back before. */
+Test(alloc_discard, leaves_other_huge_pages_alone)
+{
+	const size_t huge = HOIST__HUGE_PAGE_BYTES;
+	const struct hoist__pool_options options = ROW(.kind = HOIST__MEMORY_HOST);
+	struct hoist__pool *pool = make_pool(&options);
+	struct hoist__block found;
+	uintptr_t block = take_flagged(pool, 16 * huge, HOIST__ALLOC_UNPOPULATED);
+	OK(hoist__pool_find(pool, block, &found));
+	if (found.region->pages != HOIST__PAGES_THP) {
+		give(pool, block);
+		hoist__pool_unref(pool);
+		cr_skip_test("no transparent huge pages here");
+	}
+	cr_assert_eq(block % huge, 0);
+	OK(hoist__pool_discard(pool, block, 2 * huge));
+	cr_assert(has_flag(block, " hg") && has_flag(block + 2 * huge, " hg"));
+	OK(hoist__pool_discard(pool, block + 4 * huge, huge + PAGE));
+	cr_assert(has_flag(block + 4 * huge, " hg") && has_flag(block + 5 * huge, " nh") &&
+			  has_flag(block + 6 * huge, " hg"),
+		  "the edge alone has small pages");
+	give(pool, block);
+	hoist__pool_unref(pool);
+}
+
+/* A process may have 65,530 mappings. */
+Test(alloc_discard, makes_no_mapping_for_each_of_many_edges)
+{
+	const size_t huge = HOIST__HUGE_PAGE_BYTES;
+	const struct hoist__pool_options options = ROW(.kind = HOIST__MEMORY_HOST);
+	struct hoist__pool *pool = make_pool(&options);
+	struct hoist__block found = {0};
+	uintptr_t block;
+	int err = hoist__pool_alloc(pool, 2100 * huge, 0, HOIST__ALLOC_UNPOPULATED, &block);
+	if (err == 0)
+		OK(hoist__pool_find(pool, block, &found));
+	if (err != 0 || found.region->pages != HOIST__PAGES_THP) {
+		if (err == 0)
+			give(pool, block);
+		hoist__pool_unref(pool);
+		cr_skip_test("no transparent huge pages, or no 4 GiB of addresses");
+	}
+	for (size_t i = 0; i < 2050; i++)
+		OK(hoist__pool_discard(pool, block + i * huge, PAGE));
+	cr_assert(has_flag(block, " nh") && has_flag(block + 2099 * huge, " nh"));
+	give(pool, block);
+	hoist__pool_unref(pool);
+}
+
 /* --- what is counted --- */
 
 Test(alloc_discard, gives_pages_back_and_counts_them_no_more)
@@ -110,6 +161,9 @@ Test(alloc_discard, gives_pages_back_and_counts_them_no_more)
 		for (size_t at = 0; at < 2 * HOIST__MIB; at += PAGE / 2)
 			cr_assert(at / PAGE == 1 || *(char *)(block + at) == 7);
 		cr_assert_not(has_flag(block, " hg"), "holes are not filled again");
+		cr_assert_eq(has_flag(block + 2 * HOIST__MIB, " hg"),
+			     found.region->pages == HOIST__PAGES_THP,
+			     "a huge page that went back whole has no hole");
 		/* The limit has room for what went back. */
 		other = take(pool, BLOCK, 0);
 		cr_assert_eq(absent_pages((void *)other, BLOCK), 0, "a region of its own again");

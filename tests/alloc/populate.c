@@ -8,6 +8,7 @@
 
 #include "alloc/map.h"
 #include "alloc/populate.h"
+#include "alloc/shared.h"
 #include "tests/support/alloc-unit.h"
 #include "tests/support/numa-refuse.h"
 
@@ -136,38 +137,25 @@ Test(alloc_populate, goes_on_where_huge_pages_cannot_be_given_up)
 
 #define SHARED_BYTES ((size_t)5 << 20) /* two huge pages, and half of one */
 
-static struct hoist__map map_shared(void)
-{
-	struct hoist__map room;
-	int fd = memfd_create("populate", MFD_CLOEXEC);
-	cr_assert(fd >= 0 && ftruncate(fd, SHARED_BYTES) == 0);
-	OK(hoist__map_anonymous((size_t)8 << 20, &room));
-	uintptr_t base = hoist__round_up((uintptr_t)room.base, (uintptr_t)2 << 20);
-	void *at = mmap((void *)base, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			fd, 0);
-	cr_assert_eq(at, (void *)base);
-	close(fd);
-	room.base = at;
-	room.bytes = SHARED_BYTES;
-	return room;
-}
-
 static struct hoist__populate_report collapse_shared(void)
 {
 	struct hoist__populate_report report = {0};
-	struct hoist__map map = map_shared();
+	struct hoist__shared *shared = NULL;
+	OK(hoist__shared_create(SHARED_BYTES, &shared));
+	unsigned char *base = (unsigned char *)hoist__shared_address(shared);
+	cr_assert_eq((uintptr_t)base % HOIST__HUGE_PAGE_BYTES, 0);
 	const struct hoist__populate_job job = {
-		.base = map.base,
-		.bytes = map.bytes,
+		.base = base,
+		.bytes = SHARED_BYTES,
 		.slice_bytes = (size_t)2 << 20,
 		.n_threads = 3,
 		.collapse = true,
 	};
 	OK(hoist__populate_parallel(&job, &report));
-	cr_assert_eq(absent_pages(map.base, map.bytes), 0);
-	for (size_t i = 0; i < map.bytes; i++)
-		cr_assert_eq(((char *)map.base)[i], 0);
-	(void)munmap(map.base, map.bytes);
+	cr_assert_eq(absent_pages(base, SHARED_BYTES), 0);
+	for (size_t i = 0; i < SHARED_BYTES; i++)
+		cr_assert_eq(base[i], 0);
+	hoist__shared_close(shared);
 	return report;
 }
 

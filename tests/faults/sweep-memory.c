@@ -10,6 +10,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "tests/support/few-pages.h"
+#include "tests/support/wrap.h"
+
 static bool fails_now(int kind)
 {
 	if (sweep == NULL || atomic_load_explicit(&sweep->memory, memory_order_relaxed) != kind)
@@ -52,6 +55,16 @@ void *__wrap_calloc(size_t n, size_t bytes)
 void *__wrap_realloc(void *old, size_t bytes)
 {
 	return own_fails(0) ? NULL : __real_realloc(old, bytes);
+}
+
+/* --- pages --- */
+
+/* hoist populates up to 32 MiB in each process. */
+WRAP(int, madvise, (void *address, size_t bytes, int advice))
+{
+	if (sweep != NULL && sweep->few_pages)
+		few_pages(&bytes, &advice);
+	return __real_madvise(address, bytes, advice);
 }
 
 /* --- the whole process's --- */

@@ -52,7 +52,7 @@ static int add_checkpoint(hoist_save *save, const char *path)
 	return err;
 }
 
-enum how { WAITED_FOR, CANCELLED, LEFT };
+enum how { WAITED_FOR, POLLED, CANCELLED, LEFT };
 
 /* @on NULL: the tensors of the checkpoint @of, that lies beside. */
 static int save_as(const char *name, const char *on, const char *of, hoist_save_options o,
@@ -68,6 +68,10 @@ static int save_as(const char *name, const char *on, const char *of, hoist_save_
 	STEP(err, hoist_save_start(save));
 	if (err == 0 && how == CANCELLED)
 		hoist_save_cancel(save);
+	if (err == 0 && how == POLLED) {
+		int fd = hoist_save_fd(save);
+		err = fd < 0 ? fd : 0;
+	}
 	if (err == 0 && how != LEFT)
 		err = hoist_save_wait(save);
 	if (err == -ECANCELED && how == CANCELLED) {
@@ -203,7 +207,7 @@ static int save_host_threads(void)
 static int save_device(void)
 {
 	const hoist_save_options o = {.io = HOIST_IO_AUTO};
-	return save_to("run/s.safetensors", "cuda:1", o);
+	return save_as("run/s.safetensors", "cuda:1", NULL, o, POLLED);
 }
 
 static void check_digests(int err)

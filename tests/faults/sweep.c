@@ -9,10 +9,10 @@
  * call (it is made while the call fails).  Neither a completion of io_uring nor the
  * read of a page fault is a system call: tests/io/faults.c spoils the completions.
  *
- * HOIST_TEST_FORM=check, for make check: every call of the scenarios that name their kinds.  The
- * others are for make check-faults.  long (or nothing): every call, and in the process that goes on
- * in every way.  short: some calls of each, in one way, chosen by HOIST_TEST_SEED, which is shown;
- * HOIST_TEST_SHOTS says how many.
+ * HOIST_TEST_FORM=check, for make check: every call of the scenarios that name their kinds, with
+ * few pages (sweep-memory.c).  The others are for make check-faults.  long (or nothing): every
+ * call, and in the process that goes on in every way.  short: some calls of each, in one way,
+ * chosen by HOIST_TEST_SEED, which is shown; HOIST_TEST_SHOTS says how many.
  * HOIST_TEST_SWEEP=SCENARIO[:[cold-]KIND[:CALL[:WAY]]]: that alone, as a report names it.
  * Exit: 0, 1, 2 for another HOIST_TEST_FORM, 77. */
 #include "config.h"
@@ -346,6 +346,8 @@ int main(int argc, char **argv)
 		sweep_die("what the processes share");
 	share(true);
 	read_environment();
+	/* Under a sanitizer pools write to all of their pages: small ones are slow there. */
+	sweep->few_pages = form == CHECK && !SWEEP_SANITIZED;
 	if (form != CHECK && !can_filter()) {
 		printf("skipped: seccomp's notifications are not allowed here\n");
 		return 77;

@@ -109,6 +109,7 @@ struct sweep_shared {
 	atomic_int err;	    /* as what; 0: no bytes */
 	atomic_uint n_ways;
 	atomic_int unknown; /* a system call that no table has; -1: none */
+	bool few_pages;	    /* populating a range gives its first pages alone */
 	atomic_bool traces; /* signals may be sent before an answer is */
 	atomic_int n_trace;
 	void *trace[SWEEP_MOST_TRACE];

@@ -4,6 +4,9 @@
 
 #include "tests/soak/worker.h"
 
+#include "tests/soak/parent.h"
+
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -126,6 +129,16 @@ static void use_all_devices(void)
 	}
 }
 
+/* glibc's malloc keeps what is free at the end of each thread's arena up to a threshold, and raises
+ * the threshold to twice the largest block that was freed, at most 64 MiB.  A fixed threshold keeps
+ * malloc's own memory out of the judgement of what the process holds. */
+static void fix_malloc_thresholds(void)
+{
+	bool fixed = mallopt(M_TRIM_THRESHOLD, 128 << 10) == 1 &&
+		     mallopt(M_MMAP_THRESHOLD, 128 << 10) == 1;
+	CHECK(fixed || soak_is_watched()); /* a sanitizer's malloc has no such thresholds */
+}
+
 int soak_worker(int its_slot, uint64_t its_seed, const char *folder)
 {
 	pthread_t threads[SOAK_BEATS];
@@ -136,6 +149,7 @@ int soak_worker(int its_slot, uint64_t its_seed, const char *folder)
 	self = (struct soak_self){
 		.slot = slot, .random = seed, .beat = &board->slots[slot].beats[0]};
 	die_with_parent();
+	fix_malloc_thresholds();
 	lib_open_all(soak_devices);
 	use_all_devices();
 	/* Budgets do not cross processes: each has its part of all. */

@@ -13,9 +13,8 @@
 
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/few-pages.h"
 #include "tests/support/wrap.h"
-
-#define ADVICE_POPULATE_WRITE 23
 
 struct failing failing = {.kinds = FAIL_ALLOCATIONS | FAIL_SYSTEM, .error = ENOMEM};
 
@@ -154,13 +153,15 @@ WRAP(int, madvise, (void *memory, size_t bytes, int advice))
 {
 	if (fails(FAIL_SYSTEM))
 		return -1;
-	if (advice == ADVICE_POPULATE_WRITE && bytes > 0 && failing.hugetlb_node_is_full) {
+	if (advice == MADV_POPULATE_WRITE && bytes > 0 && failing.hugetlb_node_is_full) {
 		failing.hugetlb_node_is_full = false;
 		errno = EFAULT;
 		return -1;
 	}
 	if (advice == MADV_DONTNEED && unmap_refused != NULL)
 		refused_was_emptied = true;
+	if (failing.few_pages)
+		few_pages(&bytes, &advice);
 	return __real_madvise(memory, bytes, advice);
 }
 
@@ -170,14 +171,14 @@ WRAP(int, mlock, (const void *memory, size_t bytes))
 }
 
 WRAP(long, mbind,
-	(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits,
-	 unsigned flags))
+     (void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits,
+      unsigned flags))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_mbind(memory, bytes, mode, mask, bits, flags);
 }
 
 WRAP(long, move_pages,
-	(int pid, unsigned long n, void **pages, const int *nodes, int *status, int flags))
+     (int pid, unsigned long n, void **pages, const int *nodes, int *status, int flags))
 {
 	return fails(FAIL_SYSTEM) ? -1 : __real_move_pages(pid, n, pages, nodes, status, flags);
 }
@@ -190,8 +191,7 @@ WRAP(int, pthread_setspecific, (pthread_key_t key, const void *value))
 }
 
 WRAP(int, pthread_create,
-	(pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *),
-	 void *argument))
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument))
 {
 	return fails(FAIL_SYSTEM) ? EAGAIN
 				  : __real_pthread_create(thread, attributes, start, argument);

@@ -37,6 +37,7 @@ struct failing {
 	bool hugetlb_node_is_full; /* ... that cannot be populated, the first time */
 	void (*on_next_map)(void); /* called once, before the mmap() */
 	bool fail_next_map;
+	bool few_pages; /* as few-pages.h says */
 };
 
 extern struct failing failing;

@@ -14,9 +14,15 @@ struct plan_model_size {
 	unsigned tensor_bytes; /* of the largest */
 };
 
-/* One of them; @choose gives a number below @n for each choice, @label names it in messages.
- * Returns: the chunks whose pieces were laid out. */
-size_t plan_model_check(unsigned label, const struct plan_model_size *size,
-			uint64_t (*choose)(uint64_t n));
+/* The features that plans had, counted over all checks. */
+struct plan_model_saw {
+	size_t n_laid;	 /* chunks whose pieces were laid out */
+	size_t n_planes; /* stacks of several planes in these: transposed tensors in place */
+	size_t n_cut;	 /* parts of extents that overlap, beyond the first of each */
+};
+
+/* One of them; @choose gives a number below @n for each choice, @label names it in messages. */
+void plan_model_check(unsigned label, const struct plan_model_size *size,
+		      uint64_t (*choose)(uint64_t n), struct plan_model_saw *saw);
 
 #endif

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes checkpoints of structs by chance. */
+/* Makes checkpoints of structs by chance, and compares elements with their bytes. */
 #include "config.h"
 
 #include "tests/support/lib-plan-random.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/minifloat.h"
 
 static uint64_t (*below)(uint64_t n);
 static const struct plan_model_size *limits;
@@ -123,4 +127,67 @@ void plan_make_random(const struct plan_model_size *size, uint64_t (*choose)(uin
 			overlap && below(2) ? below(tensor->bytes + 1) : tensor->bytes + some_gap();
 	}
 	plan_made.files[1].offset_align = below(2) ? 16384 : 512;
+}
+
+/* --- comparing --- */
+
+static double value_at(hoist_dtype dtype, const unsigned char *bytes)
+{
+	uint32_t code = 0;
+	memcpy(&code, bytes, hoist_dtype_bits(dtype) / 8);
+	return hoist__minifloat_decode(hoist__minifloat_of(dtype), code);
+}
+
+static bool is_element(hoist_dtype to, const unsigned char *got, hoist_dtype from,
+		       const unsigned char *stored)
+{
+	double value = value_at(from, stored);
+	if (isnan(value))
+		return isnan(value_at(to, got));
+	uint64_t code = hoist__minifloat_encode(hoist__minifloat_of(to), hoist__real_of(value), 0);
+	return memcmp(&code, got, hoist_dtype_bits(to) / 8) == 0;
+}
+
+static unsigned bit_of(const unsigned char *bytes, uint64_t bit)
+{
+	return bytes[bit / 8] >> (bit % 8) & 1;
+}
+
+/* Element @to of the destination is element @from of the file. */
+static bool same(const struct hoist__tensor *tensor, const unsigned char *file, hoist_dtype dtype,
+		 const unsigned char *got, uint64_t to, uint64_t from)
+{
+	const struct hoist__dtype_info *info = hoist__dtype_info(tensor->dtype);
+	if (info->block_elements > 1)
+		return memcmp(got + to / info->block_elements * info->block_bytes,
+			      file + from / info->block_elements * info->block_bytes,
+			      info->block_bytes) == 0;
+	if (dtype != tensor->dtype)
+		return is_element(dtype, got + to * (hoist_dtype_bits(dtype) / 8), tensor->dtype,
+				  file + from * (info->bits / 8));
+	bool ret = true;
+	if (info->bits % 8 == 0)
+		return memcmp(got + to * info->bits / 8, file + from * info->bits / 8,
+			      info->bits / 8) == 0;
+	for (unsigned b = 0; b < info->bits; b++)
+		ret = ret &&
+		      bit_of(got, to * info->bits + b) == bit_of(file, from * info->bits + b);
+	return ret;
+}
+
+uint64_t plan_count_wrong(const struct hoist__tensor *tensor, hoist_dtype dtype,
+			  const unsigned char *got, uint64_t to, uint64_t from, uint64_t n)
+{
+	const unsigned char *file =
+		plan_made.bytes[plan_made.entries[tensor - plan_made.tensors].file] +
+		tensor->offset;
+	const struct hoist__dtype_info *info = hoist__dtype_info(tensor->dtype);
+	const uint64_t bytes = info->bits / 8;
+	uint64_t n_bad = 0;
+	if (dtype == tensor->dtype && info->block_elements <= 1 && info->bits % 8 == 0 &&
+	    memcmp(got + to * bytes, file + from * bytes, n * bytes) == 0)
+		return 0;
+	for (uint64_t i = 0; i < n; i++)
+		n_bad += !same(tensor, file, dtype, got, to + i, from + i);
+	return n_bad;
 }

@@ -118,7 +118,8 @@ static void check_chunk(const struct hoist__plan *plan, const struct hoist__chun
 	if (e->staged)
 		return;
 	cr_assert_eq(chunk->target % e->align, 0);
-	cr_assert_leq(chunk->target + chunk->bytes, plan->lots[e->lot].bytes);
+	if (!plan->lots[e->lot].in_place)
+		cr_assert_leq(chunk->target + chunk->bytes, plan->lots[e->lot].bytes);
 	cr_assert_eq(chunk->target - e->image,
 		     chunk->offset - hoist__round_down(e->begin, e->align));
 	uint64_t end = chunk->target + chunk->bytes;
@@ -161,13 +162,13 @@ static uint64_t move_piece(const struct hoist__plan *plan, const struct hoist__p
 			hoist__convert(row, piece->to, slot + at, piece->from, n);
 			bytes = n * size_of(piece->to);
 		}
-		if (piece->rows > 1)
-			cr_assert_eq(piece->target_stride, (int64_t)bytes);
 		for (size_t p = 0; p < piece->n_places; p++) {
 			const struct hoist__plan_tensor *place = hoist__plan_place(plan, piece, p);
 			uint64_t first = place->target + (uint64_t)piece->within +
 					 r * (uint64_t)piece->target_stride;
 			uint64_t lot = destination->lots[place->lot];
+			if (piece->rows > 1 && !plan->lots[place->lot].in_place)
+				cr_assert_eq(piece->target_stride, (int64_t)bytes);
 			cr_assert_leq(lot + first + bytes, destination->lots[place->lot + 1]);
 			write_once(destination, lot + first, row, bytes);
 			destination->useful[place->lot] += piece->row_bytes;
@@ -177,11 +178,30 @@ static uint64_t move_piece(const struct hoist__plan *plan, const struct hoist__p
 	return piece->rows * piece->row_bytes;
 }
 
+/* Lays a stack out, and compares the rows of its copy with what the pieces brought. */
+static void check_rows(const struct hoist__plan *plan, const struct hoist__laid *laid,
+		       const unsigned char *slot, const struct plan_destination *destination,
+		       struct plan_seen *seen)
+{
+	size_t bytes = laid->stack.planes * laid->stack.piece.rows * laid->row_bytes;
+	size_t row = bytes / laid->rows;
+	uint64_t to = destination->lots[laid->lot] + laid->target;
+	unsigned char *out = malloc(bytes);
+	cr_assert(out != NULL && bytes % laid->rows == 0);
+	hoist__plan_move(&laid->stack, out, slot + laid->stack.piece.at);
+	cr_assert(laid->rows == 1 || (plan->lots[laid->lot].in_place && laid->stride > row));
+	for (size_t r = 0; r < laid->rows; r++)
+		cr_assert_eq(memcmp(destination->bytes + to + r * laid->stride, out + r * row, row),
+			     0, "row %zu of %zu", r, laid->rows);
+	seen->planes += laid->stack.planes > 1;
+	free(out);
+}
+
 /* Compares one want's pieces in the slot with the places that they will have.  Returns the bytes in
  * the file. */
 static uint64_t check_laid_want(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
-				unsigned want, const struct plan_destination *destination,
-				struct plan_seen *seen)
+				unsigned want, const unsigned char *slot,
+				const struct plan_destination *destination, struct plan_seen *seen)
 {
 	struct hoist__lay_cursor cursor = {0};
 	struct hoist__laid laid;
@@ -191,16 +211,18 @@ static uint64_t check_laid_want(const struct hoist__plan *plan, const struct hoi
 	uint64_t last = 0; /* where the copy ends in the destination */
 	while (hoist__plan_lay(plan, chunk, want, &cursor, &laid)) {
 		uint64_t lot = destination->lots[laid.lot];
-		size_t moved = laid.piece.rows * laid.row_bytes;
+		size_t rows = laid.stack.planes * laid.stack.piece.rows;
+		size_t moved = rows * laid.row_bytes;
 		cr_assert_eq(laid.at - laid.gap, used);
 		cr_assert(plan->lots[laid.lot].want == want && (laid.joins || laid.gap == 0));
 		cr_assert(!laid.joins || lot + laid.target - laid.gap == last);
 		for (size_t i = 1; i <= laid.gap; i++)
 			destination->padding[lot + laid.target - i] = true;
 		seen->copies += !laid.joins;
+		check_rows(plan, &laid, slot, destination, seen);
 		used = laid.at + moved;
 		last = lot + laid.target + moved;
-		bytes += laid.piece.rows * laid.piece.row_bytes;
+		bytes += rows * laid.stack.piece.row_bytes;
 	}
 	cr_assert_leq(used, end);
 	return bytes;
@@ -208,8 +230,8 @@ static uint64_t check_laid_want(const struct hoist__plan *plan, const struct hoi
 
 /* The pieces of all wants of devices have room in the slot, and none is left out. */
 static void check_laid(const struct hoist__plan *plan, const struct hoist__chunk *chunk,
-		       size_t max_bytes, const struct plan_destination *destination,
-		       struct plan_seen *seen)
+		       size_t max_bytes, const unsigned char *slot,
+		       const struct plan_destination *destination, struct plan_seen *seen)
 {
 	struct hoist__piece_cursor cursor = {0};
 	struct hoist__plan_piece piece;
@@ -224,7 +246,7 @@ static void check_laid(const struct hoist__plan *plan, const struct hoist__chunk
 		}
 	for (unsigned w = 0; w < plan->n_wants; w++)
 		if (plan->wants[w].kind == HOIST__PLAN_DEVICE)
-			is += check_laid_want(plan, chunk, w, destination, seen);
+			is += check_laid_want(plan, chunk, w, slot, destination, seen);
 	cr_assert_eq(is, should);
 	seen->laid++;
 }
@@ -269,13 +291,24 @@ static void check_extents(const struct hoist__plan *plan)
 	}
 }
 
+/* Behind the last byte of a lot; places in place are addresses from 0 on. */
+static uint64_t bytes_of_lot(const struct hoist__plan *plan, size_t lot)
+{
+	uint64_t bytes = plan->lots[lot].bytes;
+	for (size_t t = 0; plan->lots[lot].in_place && t < plan->n_tensors; t++)
+		if (plan->tensors[t].lot == lot)
+			bytes = hoist__max_u64(bytes,
+					       plan->tensors[t].target + plan->tensors[t].bytes);
+	return bytes;
+}
+
 static struct plan_destination make_destination(const struct hoist__plan *plan)
 {
 	struct plan_destination ret = {.lots = calloc(plan->n_lots + 1, sizeof *ret.lots),
 				       .useful = calloc(plan->n_lots + 1, sizeof *ret.useful)};
 	cr_assert(ret.lots != NULL && ret.useful != NULL);
 	for (size_t l = 0; l < plan->n_lots; l++)
-		ret.lots[l + 1] = ret.lots[l] + plan->lots[l].bytes;
+		ret.lots[l + 1] = ret.lots[l] + bytes_of_lot(plan, l);
 	ret.bytes = calloc(1, ret.lots[plan->n_lots] + 1);
 	ret.written = calloc(1, ret.lots[plan->n_lots] + 1);
 	ret.when = calloc(ret.lots[plan->n_lots] + 1, sizeof *ret.when);
@@ -313,7 +346,7 @@ struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_byte
 		else
 			write_image(plan, &chunk, slot, &ret);
 		if (chunk.laid > 0)
-			check_laid(plan, &chunk, max_bytes, &ret, seen);
+			check_laid(plan, &chunk, max_bytes, slot, &ret, seen);
 		useful += chunk.useful;
 		seen->chunks++;
 		ret.chunk++;
@@ -355,4 +388,22 @@ bool plan_is_written(const struct plan_destination *destination,
 	for (uint64_t i = 0; i < tensor->bytes; i++)
 		ret = ret && destination->written[plan_place(destination, tensor) + i] == 1;
 	return ret;
+}
+
+void plan_check_interleaved(const struct hoist__plan *plan, size_t max_bytes, uint64_t step)
+{
+	struct hoist__cursor cursor = {0};
+	struct hoist__chunk chunk;
+	const struct hoist__plan_extent *before = NULL;
+	uint64_t end = 0; /* of the chunks so far */
+	while (hoist__plan_next(plan, max_bytes, &cursor, &chunk)) {
+		const struct hoist__plan_extent *extent = &plan->extents[chunk.extent];
+		if (before != NULL &&
+		    (before->file != extent->file || before->tier != extent->tier))
+			end = 0;
+		before = extent;
+		cr_assert_leq(end, chunk.offset + step + extent->align);
+		end = hoist__max_u64(end, chunk.offset + (chunk.n_parts - 1) * chunk.part_stride +
+						  chunk.need);
+	}
 }

@@ -61,6 +61,7 @@ struct plan_seen {
 	size_t most_pieces; /* of one chunk */
 	size_t laid;	    /* chunks with room for their pieces as they will lie */
 	size_t copies;	    /* of these, for all wants */
+	size_t planes;	    /* stacks of several planes in these */
 	uint64_t read;	    /* bytes */
 };
 
@@ -79,6 +80,10 @@ struct plan_destination {
 struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_bytes,
 				 struct plan_seen *seen);
 void plan_put_away(struct plan_destination *destination);
+
+/* Chunks of a plan that was interleaved at @step go back in a file by a step and a block, at most.
+ */
+void plan_check_interleaved(const struct hoist__plan *plan, size_t max_bytes, uint64_t step);
 
 /* The place of the tensor in the destination. */
 uint64_t plan_place(const struct plan_destination *destination,

@@ -117,6 +117,9 @@ hoist_load_report support_report(hoist_load *load)
 {
 	hoist_load_report report = {.size = sizeof report};
 	OK(hoist_load_get_report(load, &report));
+	CHECK(report.ns == report.plan_ns + report.allocate_ns + report.caller_ns + report.read_ns +
+				   report.convert_ns + report.copy_ns + report.pages_ns +
+				   report.group_ns + report.budget_ns + report.work_ns);
 	return report;
 }
 

@@ -79,6 +79,13 @@ static inline struct hoist_emulator_counters support_counters(const char *api)
 	return lib_counters(api);
 }
 
+/* No copy was refused, outlived its memory, or used host memory that is not pinned. */
+static inline void support_check_copies(const char *api)
+{
+	const struct hoist_emulator_counters seen = support_counters(api);
+	CHECK(seen.bad_copies == 0 && seen.use_after_free == 0 && seen.pageable_copies == 0);
+}
+
 static inline void support_fail(const char *api, const char *spec)
 {
 	OK(lib_fail(api, spec));

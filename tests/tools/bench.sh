@@ -171,16 +171,29 @@ one_line 'no bytes to load'
 
 # Loading, and saving: nothing of it stays.
 run 0 bench load "$work/model" --runs 2 --device cpu,cuda:0 --save --json
-for what in 'cold to cpu, through a window' 'cold to cuda:0, 8 targets'; do
+for what in 'cold to cpu, through a window' 'cold to cuda:0, 8 targets' 'cold to cpu, in place' \
+	'4 ranks, everything each' 'cold to cpu, adaptive, touched'; do
 	grep -q "$what" "$out" || grep -q 'stay in the page cache' "$out" ||
 		fail "bench load has no rows of $what"
 done
-json =load:bench =2:rows.0.runs =hoist:rows.0.subject s:ways.*.work s:ways.*.engine s:ways.*.io_reason \
+json =load:bench =2:rows.0.runs s:rows.*.subject s:ways.*.work s:ways.*.engine s:ways.*.io_reason \
 	i:ways.*.direct_bytes i:ways.*.cached_bytes i:ways.*.staging_peak_bytes a:ratios <"$out" ||
 	fail "bench load"
-for name in 'hot to cpu' 'hot to cuda:0' 'save from cpu, fsync'; do
+for name in hoist 'hot to cpu' 'hot to cuda:0' 'save from cpu, fsync' 'hot to cpu, adaptive, touched' \
+	'a map, touched' 'hot to cpu, fresh memory' 'hot to cpu, warm memory' 'memcpy from a populated map' \
+	'16 KiB of rows of 128, hot to cpu' 'a pread for each row, 2 threads' 'in place' 'one tensor' \
+	'copies / slot'; do
 	grep -qF "\"$name\"" "$out" || fail "there is no row of $name"
 done
+# Not every machine lets a process filter its system calls.
+if grep -q '"no filter of system calls' "$out"; then
+	echo "a chunk's calls are not counted here"
+else
+	grep -q '"driver calls"' "$out" && grep -q '"system calls"' "$out" ||
+		fail "a chunk's calls are not counted"
+fi
+# A group needs /proc/self/io only for the bytes read; a process that fails is told, and not the end.
+grep -q '"a group of 4"' "$out" || fail "there is no group"
 mkdir "$work/to"
 run 0 bench load "$work/model" --quick --save --to "$work/to"
 grep -q '^the way that bytes took$' "$out" || fail "the way is not told"

@@ -31,8 +31,9 @@ failing short.safetensors load "$work/short.safetensors"
 : >"$work/empty.safetensors"
 failing empty.safetensors ls "$work/empty.safetensors"
 
-# Links out of the folder are followed only on request.
-mkdir "$work/blobs" "$work/snapshot"
+# Links out of the folder are followed only on request, but for those of Hugging Face's cache.
+model=$work/models--o--n
+mkdir "$work/blobs" "$work/snapshot" "$model" "$model/snapshots" "$model/snapshots/0123abcd"
 mv "$work/tiny/"* "$work/blobs"
 for file in "$work/blobs/"*; do
 	ln -s "../blobs/${file##*/}" "$work/snapshot/"
@@ -41,6 +42,23 @@ failing follow-links ls "$work/snapshot"
 failing follow-links load "$work/snapshot"
 run 0 ls --follow-links "$work/snapshot"
 run 0 load --follow-links --verify "$work/snapshot"
+mv "$work/blobs" "$model/blobs"
+for file in "$model/blobs/"*; do
+	ln -s "../../blobs/${file##*/}" "$model/snapshots/0123abcd/"
+done
+run 0 ls "$model/snapshots/0123abcd"
+run 0 load --verify "$model/snapshots/0123abcd"
+mkdir "$model/refs" && printf 0123abcd >"$model/refs/main"
+run 0 ls "$model"
+HF_HUB_CACHE=$work
+export HF_HUB_CACHE
+run 0 load --verify hf://o/n
+run 0 load --verify hf://o/n@0123abcd
+failing 0123abcd load hf://o/n@v2
+failing HF_HUB_CACHE digest hf://o/m
+failing hf://ORG/NAME ls hf://o/n/m
+unset HF_HUB_CACHE
+mv "$model/blobs" "$work/blobs"
 mv "$work/blobs/"* "$work/tiny"
 
 failing nothing_like_it load --tensor 'nothing_like_it*' "$work/tiny"

@@ -90,10 +90,24 @@ run 2 load --group "$name" --rank 0/65 "$work/model"
 one_line "64 at most"
 run 2 load --group "$name" --rank 0/2 --group-timeout 0 "$work/model"
 one_line "seconds"
+run 2 load --group "shm:$(printf '%059d' 0)" --rank 0/2 --into "$work/model"
+one_line "58 bytes at most"
 run 2 load --group-timeout 5 "$work/model"
 one_line "--group"
 run 1 load --group tcp://a:1 --rank 0/2 "$work/model"
 one_line "tcp://a:1"
+
+# In place: the ranks load a second time, and all bytes are right.  One that ends its first load late
+# is no part of the second.
+rank 0 --group "$name" --rank 0/2 --into --verify --json "$work/model"
+first=$!
+rank 1 --group "$name" --rank 1/2 --into --verify --json --slice '*:0:0..1' "$work/model"
+second=$!
+ended $first 0 0
+ended $second 0 1
+for r in 0 1; do
+	json =true:verified r:fresh_seconds <"$work/$r" || fail "rank $r of a load in place"
+done
 
 ! grep -q "hoist-group-.*${name#shm:}" /proc/net/unix || fail "a socket of the group is left"
 exit 0

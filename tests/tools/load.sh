@@ -212,7 +212,12 @@ for option in '--device cpu' '--replica cuda:1' '--slice *:0:0/1'; do
 	one_line "leave out ${option%% *}, or write it into --target"
 done
 run 2 load --verify --stream "$work/all"
-run 2 load --verify --target cpu "$work/all"
+# Slices of every way to name them, compared with the files by code of the command's own.
+run 0 load --verify --target 'cuda:0:*embed_tokens*:0:1..3,*embed_tokens*:-1:0/3' --target cuda:1 \
+	--target 'cpu:*embed_tokens*:0:-3..-1' --tensor '*embed_tokens*' "$work/all"
+grep -q '^verified' "$out" || fail "--verify of targets is not confirmed"
+run 0 load --verify --slice '*embed_tokens*:-1:1/3' --device cuda:0 --replica cuda:1 "$work/all"
+grep -q '^verified' "$out" || fail "--verify of a slice is not confirmed"
 run 1 load --order lm_head.weight,nothing "$work/all"
 grep -q 'no tensor is called or matches .nothing' "$err" || fail "--order nothing"
 run 1 load --stream --io map --window 1M "$work/all"

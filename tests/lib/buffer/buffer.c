@@ -264,14 +264,20 @@ Test(buffer, references_may_be_dropped_in_any_order, .init = open_all)
 		hoist_buffer *b = create_bytes(device, 64, HOIST_BUFFER_ZERO);
 		hoist_buffer *view = make_view(b, 0, HOIST_U8, 1, SHAPE(8));
 		cr_assert_eq(hoist_buffer_ref(b), b);
+		cr_expect_eq(info_of(b).n_refs, 2);
+		cr_expect_eq(info_of(b).n_storage_refs, 2);
+		cr_expect_eq(info_of(view).n_refs, 1);
 		for (int k = 0; k < 5; k++)
 			hoist_device_unref(device);
 		DROP(b, b);
+		cr_expect_eq(info_of(view).n_storage_refs, 1);
 		char got[8];
 		memset(got, 1, sizeof got);
 		OK(hoist_buffer_read(view, 0, got, sizeof got));
 		cr_expect_arr_eq(got, ((const char[8]){0}), 8);
 		cr_expect_str_eq(hoist_device_spec(hoist_buffer_device(view)), lib_specs[i]);
+		OK(hoist_buffer_close(view, NULL));
+		cr_expect_eq(info_of(view).n_storage_refs, 0);
 		hoist_buffer_unref(view);
 	}
 	hoist_buffer_unref(NULL);

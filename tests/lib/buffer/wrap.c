@@ -192,6 +192,31 @@ Test(wrap, drivers_say_whose_memory_it_is, .init = open_all)
 	}
 }
 
+/* proves: S2.02 S2.11 */
+Test(wrap, pinned_memory_is_named_by_either_address, .init = open_all)
+{
+	for (int i = 1; i <= 2; i++) {
+		hoist_memory *memory = make_kind(HOIST_MEMORY_PINNED, devices[i]);
+		hoist_buffer *pinned =
+			make_buffer_from(memory, NULL, HOIST_U8, 1, SHAPE(100), 0);
+		hoist_buffer_source source = {.size = sizeof source,
+					      .address = hoist_buffer_address(pinned) + 10,
+					      .bytes = 50,
+					      .bytes_before = 10};
+		hoist_buffer *b = make_wrapped(&source, HOIST_U8, 1, SHAPE(50), NULL);
+		cr_expect_eq(hoist_buffer_address(b), source.address);
+		cr_expect_eq((char *)hoist_buffer_data(b), (char *)hoist_buffer_data(pinned) + 10);
+		cr_expect_eq(hoist_buffer_is_pinned(b), 1);
+		memset(hoist_buffer_data(pinned), 3, 100);
+		unsigned char out[50] = {0};
+		OK(hoist_buffer_copy_out(b, out, sizeof out));
+		cr_expect_eq(out[49], 3);
+		hoist_buffer_unref(b);
+		hoist_buffer_unref(pinned);
+		hoist_memory_unref(memory);
+	}
+}
+
 /* Whichever context the caller has current, or none, and whether or not the device is named. */
 static void wrap_and_read(const hoist_buffer_source *source)
 {

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "alloc/populate.h"
+#include "base/error.h"
 #include "tests/support/lib-cache.h"
 #include "tests/support/load-support.h"
+#include "tests/support/wrap.h"
 
 /* --- pages --- */
 
@@ -22,16 +25,27 @@ static hoist_image_info info_of(const char *path, int pages, hoist_image **ret)
 	return info;
 }
 
-static void run_pages(const char *model)
+static bool no_pages;
+
+WRAP(int, hoist__populate_parallel,
+     (const struct hoist__populate_job *job, struct hoist__populate_report *report))
+{
+	if (no_pages)
+		return hoist__fail(-ENOMEM, "no pages for the test");
+	return __real_hoist__populate_parallel(job, report);
+}
+
+/* An image of 9 MiB is populated before it is read, one of 36 MiB while it is read. */
+static void run_pages_of(size_t bytes)
 {
 	const char *path = cache_path("large.safetensors");
 	hoist_image *image = NULL;
-	cache_write(path, 3, (size_t)3 << 20, 6);
+	cache_write(path, 3, bytes, 6);
 	/* Huge ones, whatever the kernel's default is, or the reason. */
 	hoist_image_info info = info_of(path, HOIST_PAGES_DEFAULT, &image);
 	CHECK(info.pages == HOIST_PAGES_DEFAULT || info.pages == HOIST_PAGES_SMALL);
 	CHECK((info.pages == HOIST_PAGES_SMALL) == (strstr(info.note, "small pages") != NULL));
-	cache_check(image, 3, (size_t)3 << 20, 6);
+	cache_check(image, 3, bytes, 6);
 	hoist_image_close(image);
 	info = info_of(path, HOIST_PAGES_SMALL, &image);
 	CHECK(info.pages == HOIST_PAGES_SMALL && info.note[0] == '\0');
@@ -40,12 +54,27 @@ static void run_pages(const char *model)
 	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0) {
 		info = info_of(path, HOIST_PAGES_DEFAULT, &image);
 		CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "EINVAL") != NULL);
-		cache_check(image, 3, (size_t)3 << 20, 6);
+		cache_check(image, 3, bytes, 6);
 		hoist_image_close(image);
 		OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 	}
+	/* An image that gets no pages is refused, and the one before it stays. */
+	const hoist_cache_options o = {.size = sizeof o, .flags = HOIST_CACHE_REPLACE};
+	no_pages = true;
+	REFUSED(hoist_cache_add(path, &o, &image), -ENOMEM, "no pages for the test");
+	no_pages = false;
+	OK(hoist_cache_attach(path, 0, &image));
+	cache_check(image, 3, bytes, 6);
+	hoist_image_close(image);
 	OK(hoist_cache_drop(path, NULL));
-	info = info_of(model, HOIST_PAGES_DEFAULT, &image);
+}
+
+static void run_pages(const char *model)
+{
+	hoist_image *image = NULL;
+	run_pages_of((size_t)3 << 20);
+	run_pages_of((size_t)12 << 20);
+	hoist_image_info info = info_of(model, HOIST_PAGES_DEFAULT, &image);
 	CHECK(info.pages == HOIST_PAGES_DEFAULT || strstr(info.note, "less than 2 MiB") != NULL);
 	hoist_image_close(image);
 }

@@ -60,11 +60,10 @@ static int guest(void)
 
 enum memory { GOOD, SMALL, UNSEALED, NO_MEMFD, N_MEMORIES };
 
-/* The size of a rank's memory, for the checkpoint of one cell. */
+/* The size of a rank's memory, for the checkpoint of one cell: header and wants take one, too. */
 static size_t rank_bytes(void)
 {
-	return HOIST__SHM_HEADER_BYTES + HOIST__BLOCK_BYTES +
-	       HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
+	return (1 + HOIST__GROUP_SLOTS) * (size_t)HOIST__CELL_BYTES;
 }
 
 static int memory_of(enum memory kind)

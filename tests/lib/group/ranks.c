@@ -6,6 +6,7 @@
 #include "tests/lib/group/ranks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +103,9 @@ void ranks_left_nothing(void)
 	CHECK(!file_has("/proc/self/maps", "memfd:"));
 }
 
-void ranks_load(const hoist_group *group, const char *path, const hoist_load_options *o,
-		void (*look)(hoist_checkpoint *checkpoint, hoist_load *load))
+void ranks_load_driven(const hoist_group *group, const char *path, const hoist_load_options *o,
+		       int (*drive)(hoist_checkpoint *checkpoint, hoist_load *load, unsigned rank),
+		       void (*look)(hoist_checkpoint *checkpoint, hoist_load *load, int err))
 {
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load = NULL;
@@ -111,35 +113,121 @@ void ranks_load(const hoist_group *group, const char *path, const hoist_load_opt
 	unsigned fds = entries("/proc/self/fd");
 	int err = hoist_group_load(group, checkpoint, o, &load);
 	if (err == 0)
-		err = hoist_load_wait(load);
+		err = drive(checkpoint, load, group->rank);
 	said->err[group->rank] = err;
 	(void)snprintf(said->text[group->rank], sizeof said->text[0], "%.500s",
 		       err < 0 ? hoist_error() : "");
 	if (err == 0) {
 		OK(hoist_load_get_report(load, &report));
 		said->read_bytes[group->rank] = report.direct_bytes + report.cached_bytes;
-		if (look != NULL)
-			look(checkpoint, load);
 	}
+	if (load != NULL)
+		look(checkpoint, load, err);
 	hoist_load_destroy(load);
 	CHECK(entries("/proc/self/fd") == fds);
 	CHECK(!file_has("/proc/self/maps", "memfd:"));
 	hoist_checkpoint_close(checkpoint);
 }
 
+static void (*look_at)(hoist_checkpoint *checkpoint, hoist_load *load);
+
+static int only_wait(hoist_checkpoint *checkpoint, hoist_load *load, unsigned rank)
+{
+	(void)checkpoint;
+	(void)rank;
+	return hoist_load_wait(load);
+}
+
+static void look_at_success(hoist_checkpoint *checkpoint, hoist_load *load, int err)
+{
+	if (err == 0 && look_at != NULL)
+		look_at(checkpoint, load);
+}
+
+void ranks_load(const hoist_group *group, const char *path, const hoist_load_options *o,
+		void (*look)(hoist_checkpoint *checkpoint, hoist_load *load))
+{
+	look_at = look;
+	ranks_load_driven(group, path, o, only_wait, look_at_success);
+}
+
+/* Once in each program. */
+static void put_random(bool *is_there, const char *name, const char *header, size_t n)
+{
+	uint64_t seed = 3;
+	if (*is_there)
+		return;
+	unsigned char *bytes = malloc(n);
+	CHECK(bytes != NULL);
+	*is_there = true;
+	random_fill(&seed, bytes, n);
+	support_put_safetensors(name, header, bytes, n);
+	free(bytes);
+}
+
 const char *ranks_big(void)
 {
+	static bool is_there;
 	static const char header[] =
 		"{\"a\":{\"dtype\":\"U8\",\"shape\":[40000,1024],\"data_offsets\":[0,40960000]},"
 		"\"b\":{\"dtype\":\"U8\",\"shape\":[300,131072],\"data_offsets\":[40960000,"
 		"80281600]},"
 		"\"c\":{\"dtype\":\"U8\",\"shape\":[5000001],\"data_offsets\":[80281600,85281601]}"
 		"}";
-	uint64_t seed = 3;
-	unsigned char *bytes = malloc(BIG_BYTES);
-	CHECK(bytes != NULL);
-	random_fill(&seed, bytes, BIG_BYTES);
-	support_put_safetensors("big.safetensors", header, bytes, BIG_BYTES);
-	free(bytes);
+	put_random(&is_there, "big.safetensors", header, BIG_BYTES);
 	return "big.safetensors";
+}
+
+const char *ranks_floats(void)
+{
+	static bool is_there;
+	static const char header[] =
+		"{\"f\":{\"dtype\":\"F32\",\"shape\":[5000,1024],\"data_offsets\":[0,20480000]},"
+		"\"g\":{\"dtype\":\"BF16\",\"shape\":[300,4096],\"data_offsets\":[20480000,"
+		"22937600]},"
+		"\"h\":{\"dtype\":\"F16\",\"shape\":[300001],\"data_offsets\":[22937600,23537602]}"
+		"}";
+	put_random(&is_there, "floats.safetensors", header, FLOATS_BYTES);
+	return "floats.safetensors";
+}
+
+hoist_buffer *ranks_buffer(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape)
+{
+	hoist_buffer *buffer = NULL;
+	hoist_device *cpu = support_device("cpu");
+	OK(hoist_buffer_create(device != NULL ? device : cpu, dtype, rank, shape, 0, &buffer));
+	OK(hoist_buffer_fill(buffer, "\xee", 1));
+	hoist_device_unref(cpu);
+	return buffer;
+}
+
+bool ranks_untouched(hoist_buffer *buffer)
+{
+	hoist_device *cpu = support_device("cpu");
+	hoist_buffer *host = NULL;
+	bool same = true;
+	OK(hoist_buffer_to(buffer, cpu, &host));
+	const unsigned char *bytes = (const unsigned char *)hoist_buffer_address(host);
+	for (size_t i = 0; i < hoist_buffer_bytes(host); i++)
+		same = same && bytes[i] == 0xee;
+	hoist_buffer_unref(host);
+	hoist_device_unref(cpu);
+	return same;
+}
+
+bool ranks_is_whole(hoist_checkpoint *checkpoint, size_t tensor, hoist_buffer *buffer)
+{
+	hoist_tensor_info info = {.size = sizeof info};
+	hoist_file_info file = {.size = sizeof file};
+	OK(hoist_checkpoint_tensor(checkpoint, tensor, &info));
+	OK(hoist_checkpoint_file(checkpoint, info.file, &file));
+	unsigned char *bytes = malloc((size_t)info.bytes + 1);
+	int fd = open(file.path, O_RDONLY | O_CLOEXEC);
+	CHECK(bytes != NULL && fd >= 0);
+	CHECK(pread(fd, bytes, (size_t)info.bytes, (off_t)info.offset) == (ssize_t)info.bytes);
+	bool same =
+		memcmp(bytes, (const void *)hoist_buffer_address(buffer), (size_t)info.bytes) == 0;
+	(void)close(fd);
+	free(bytes);
+	return same;
 }

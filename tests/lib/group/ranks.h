@@ -3,6 +3,7 @@
 #ifndef HOIST_TESTS_GROUP_RANKS_H
 #define HOIST_TESTS_GROUP_RANKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -31,8 +32,14 @@ void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed);
 pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank));
 void ranks_end(pid_t child, int killed);
 
-/* Loads as a rank, waits, and notes result, text and bytes in `said`.  Checks that no descriptor,
- * thread or mapping stays.  @look: called after a success. */
+/* Loads as a rank, drives the load to its end, and notes result, text and bytes in `said`.  Checks
+ * that no descriptor, thread or mapping stays.  @drive returns the load's result, with its text in
+ * hoist_error(). */
+void ranks_load_driven(const hoist_group *group, const char *path, const hoist_load_options *o,
+		       int (*drive)(hoist_checkpoint *checkpoint, hoist_load *load, unsigned rank),
+		       void (*look)(hoist_checkpoint *checkpoint, hoist_load *load, int err));
+
+/* The same, which waits.  @look: called after a success. */
 void ranks_load(const hoist_group *group, const char *path, const hoist_load_options *o,
 		void (*look)(hoist_checkpoint *checkpoint, hoist_load *load));
 
@@ -42,5 +49,16 @@ void ranks_left_nothing(void);
 /* "big.safetensors" in support_folder(): 80 MiB; a: long rows, b: rows to slice, c: odd. */
 #define BIG_BYTES (UINT64_C(40000) * 1024 + 300 * 131072 + 5000001)
 const char *ranks_big(void);
+
+/* "floats.safetensors" there: 22 MiB; f: f32, of more cells than a rank has slots; g: bf16; h: f16,
+ * odd. */
+#define FLOATS_BYTES (UINT64_C(5000) * 1024 * 4 + 300 * 4096 * 2 + 300001 * 2)
+const char *ranks_floats(void);
+
+/* A buffer to read into, filled with one byte; is each byte of it as it was, or that of the whole
+ * tensor? */
+hoist_buffer *ranks_buffer(hoist_device *device, hoist_dtype dtype, int rank, const int64_t *shape);
+bool ranks_untouched(hoist_buffer *buffer);
+bool ranks_is_whole(hoist_checkpoint *checkpoint, size_t tensor, hoist_buffer *buffer);
 
 #endif

@@ -13,6 +13,8 @@
 
 enum { MOST = 24 };
 
+static unsigned n_cancelled, n_dropped;
+
 /* Tensors of random sizes in two files. */
 static hoist_checkpoint *make(uint64_t *state)
 {
@@ -32,25 +34,6 @@ static hoist_checkpoint *make(uint64_t *state)
 	return checkpoint;
 }
 
-/* Digests are those that a load makes which reads everything. */
-static void compare_digests(hoist_checkpoint *checkpoint, const hoist_load_options *asked,
-			    hoist_load *load)
-{
-	hoist_load_options o = *asked;
-	hoist_load *plain;
-	o.io = HOIST_IO_CACHED;
-	OK(hoist_load_start(checkpoint, &o, &plain));
-	OK(hoist_load_wait(plain));
-	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
-		unsigned char is[16];
-		unsigned char should[16];
-		OK(hoist_load_digest(load, i, is));
-		OK(hoist_load_digest(plain, i, should));
-		CHECK(memcmp(is, should, 16) == 0);
-	}
-	hoist_load_destroy(plain);
-}
-
 /* The load maps what the answers called hot, but for bytes in front of an extent's first. */
 static void check_report(hoist_load *load, int n_failures)
 {
@@ -65,6 +48,44 @@ static void check_report(hoist_load *load, int n_failures)
 		      bytes <= report.mapped_bytes + 2 * PAGE * n_hot_runs);
 	CHECK((strstr(report.io_reason, "mapped") != NULL) == (report.mapped_bytes > 0));
 	CHECK((n > 0) == (report.mapped_bytes > 0));
+}
+
+/* Ends the load, and drops its tensors one by one in any order: each is right as long as it is
+ * held, whichever others have gone. */
+static void end_and_drop(hoist_checkpoint *checkpoint, hoist_load *load, uint64_t *state)
+{
+	hoist_buffer *buffers[MOST + 1];
+	size_t which[MOST + 1];
+	size_t n = hoist_load_n_tensors(load);
+	CHECK(n <= MOST + 1);
+	for (size_t i = 0; i < n; i++)
+		OK(hoist_load_tensor(load, i, &which[i], &buffers[i]));
+	hoist_load_destroy(load);
+	for (; n > 0; n--) {
+		size_t i = random_below(state, n);
+		compare_one(checkpoint, which[i], buffers[i]);
+		hoist_buffer_unref(buffers[i]);
+		buffers[i] = buffers[n - 1];
+		which[i] = which[n - 1];
+		n_dropped++;
+	}
+}
+
+/* Leaves the load in the middle, cancelled or not. */
+static void leave(hoist_load *load, uint64_t *state)
+{
+	int done = 0;
+	bool cancel = random_below(state, 2) != 0; /* how many steps there are depends on time */
+	for (uint64_t n = random_below(state, 12); n > 0 && done == 0; n--)
+		done = hoist_load_step(load, random_below(state, 2) * 1000000);
+	CHECK(done >= 0);
+	if (cancel) {
+		hoist_load_cancel(load);
+		int err = hoist_load_wait(load);
+		CHECK(err == -ECANCELED || err == 0);
+		n_cancelled++;
+	}
+	hoist_load_destroy(load);
 }
 
 static void a_model(uint64_t round)
@@ -89,6 +110,13 @@ static void a_model(uint64_t round)
 	n_failed = 0;
 	answers = PATTERN;
 	hoist_load *load = start(checkpoint, o);
+	fail_maps = 0;
+	if (random_below(&state, 4) == 0) {
+		leave(load, &state);
+		hoist_checkpoint_close(checkpoint);
+		CHECK(n_maps(support_folder()) == 0);
+		return;
+	}
 	OK(hoist_load_wait(load));
 	check_report(load, n_failed);
 	support_compare(checkpoint, load);
@@ -96,10 +124,9 @@ static void a_model(uint64_t round)
 	CHECK(done == total);
 	if ((o.flags & HOIST_LOAD_DIGEST) != 0)
 		compare_digests(checkpoint, &o, load);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
+	end_and_drop(checkpoint, load, &state);
 	CHECK(n_maps(support_folder()) == 0);
-	fail_maps = 0;
+	hoist_checkpoint_close(checkpoint);
 }
 
 /* --- many runs --- */
@@ -436,6 +463,9 @@ int main(void)
 		a_model(round);
 	}
 	check_at("the model is over");
+	printf("figure: adaptive.model %u tensors dropped one by one, %u loads cancelled\n",
+	       n_dropped, n_cancelled);
+	CHECK(n_dropped > 100 && n_cancelled > 0);
 	the_longest_are_mapped();
 	a_cached_file_is_mapped();
 	a_shrinking_file_is_an_error();

@@ -139,4 +139,40 @@ static hoist_tensor_info info_of(hoist_checkpoint *checkpoint, size_t index)
 	return info;
 }
 
+/* --- comparing --- */
+
+/* The buffer's bytes against the file's, which pread(2) gives. */
+static void compare_one(hoist_checkpoint *checkpoint, size_t which, hoist_buffer *buffer)
+{
+	hoist_tensor_info info = info_of(checkpoint, which);
+	hoist_file_info file = {.size = sizeof file};
+	OK(hoist_checkpoint_file(checkpoint, info.file, &file));
+	int fd = open(file.path, O_RDONLY | O_CLOEXEC);
+	unsigned char *bytes = malloc(info.bytes + 1);
+	CHECK(fd >= 0 && bytes != NULL && hoist_buffer_bytes(buffer) == info.bytes);
+	CHECK(pread(fd, bytes, info.bytes, (off_t)info.offset) == (ssize_t)info.bytes);
+	CHECK(info.bytes == 0 || memcmp(bytes, hoist_buffer_data(buffer), info.bytes) == 0);
+	free(bytes);
+	close(fd);
+}
+
+/* Digests are those that a load makes which reads everything. */
+static void compare_digests(hoist_checkpoint *checkpoint, const hoist_load_options *asked,
+			    hoist_load *load)
+{
+	hoist_load_options o = *asked;
+	hoist_load *plain;
+	o.io = HOIST_IO_CACHED;
+	OK(hoist_load_start(checkpoint, &o, &plain));
+	OK(hoist_load_wait(plain));
+	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
+		unsigned char is[16];
+		unsigned char should[16];
+		OK(hoist_load_digest(load, i, is));
+		OK(hoist_load_digest(plain, i, should));
+		CHECK(memcmp(is, should, 16) == 0);
+	}
+	hoist_load_destroy(plain);
+}
+
 #endif

@@ -152,16 +152,26 @@ static const struct way {
 	bool hot;
 	bool stepped;
 	enum hoist_engine engine;
+	enum { PLAIN, STREAMS, TARGETS, INTO } kind; /* TARGETS: two of the device */
 } ways[] = {
-	{"cuda:0", NULL, false, false, HOIST_ENGINE_AUTO},
-	{"cuda:0", NULL, true, false, HOIST_ENGINE_AUTO},
-	{"cuda:0", NULL, false, true, HOIST_ENGINE_AUTO},
-	{"cuda:0", NULL, true, true, HOIST_ENGINE_AUTO},
-	{"cuda:0", NULL, false, false, HOIST_ENGINE_THREADS},
-	{"cuda:0", "cuda:1", true, false, HOIST_ENGINE_AUTO},
-	{"hip:0", NULL, false, false, HOIST_ENGINE_AUTO},
-	{"hip:0", NULL, true, true, HOIST_ENGINE_AUTO},
+	{"cuda:0", NULL, false, false, HOIST_ENGINE_AUTO, PLAIN},
+	{"cuda:0", NULL, true, false, HOIST_ENGINE_AUTO, PLAIN},
+	{"cuda:0", NULL, false, true, HOIST_ENGINE_AUTO, PLAIN},
+	{"cuda:0", NULL, true, true, HOIST_ENGINE_AUTO, PLAIN},
+	{"cuda:0", NULL, false, false, HOIST_ENGINE_THREADS, PLAIN},
+	{"cuda:0", "cuda:1", true, false, HOIST_ENGINE_AUTO, PLAIN},
+	{"hip:0", NULL, false, false, HOIST_ENGINE_AUTO, PLAIN},
+	{"hip:0", NULL, true, true, HOIST_ENGINE_AUTO, PLAIN},
+	{"cuda:0", NULL, false, false, HOIST_ENGINE_AUTO, STREAMS},
+	{"cuda:0", NULL, true, true, HOIST_ENGINE_AUTO, STREAMS},
+	{"cuda:0", NULL, false, false, HOIST_ENGINE_AUTO, TARGETS},
+	{"cuda:0", NULL, true, false, HOIST_ENGINE_AUTO, TARGETS},
+	{"cuda:0", NULL, false, false, HOIST_ENGINE_AUTO, INTO},
+	{"cuda:0", NULL, true, false, HOIST_ENGINE_AUTO, INTO},
+	{"hip:0", NULL, true, false, HOIST_ENGINE_AUTO, INTO},
 };
+
+static const char *const kinds[] = {"", ", streamed", ", two targets", ", in place"};
 
 struct cost {
 	double system;
@@ -184,22 +194,83 @@ static double own_switches(const struct way *way, uint64_t asked)
 	return strncmp(way->spec, "cuda", 4) == 0 ? 2.0 / 3 * (double)asked : 0;
 }
 
+static const char *const names[] = {"t000000", "t000001"};
+
+/* The devices, targets and buffers that the options of a load refer to. */
+struct parts {
+	hoist_device *device;
+	hoist_device *replica;
+	hoist_load_target target; /* two of it */
+	const hoist_load_target *targets[2];
+	hoist_load_into into[2];
+};
+
+/* The options of a load of the first @n tensors. */
+static hoist_load_options options_of(const struct way *way, size_t n, struct parts *parts)
+{
+	const int64_t shape[] = {(int64_t)(N_CHUNKS * CHUNK)};
+	hoist_load_options o = {.size = sizeof o, .engine = way->engine};
+	*parts = (struct parts){.device = support_device(way->spec)};
+	o.flags = (way->stepped ? HOIST_LOAD_CALLER_DRIVEN : 0) |
+		  (way->kind == STREAMS ? HOIST_LOAD_STREAM : 0);
+	if (way->kind == TARGETS) {
+		parts->target = (hoist_load_target){.size = sizeof parts->target,
+						    .device = parts->device,
+						    .tensors = names,
+						    .n_tensors = n};
+		parts->targets[0] = parts->targets[1] = &parts->target;
+		o.targets = parts->targets;
+		o.n_targets = 2;
+		return o;
+	}
+	if (way->replica != NULL)
+		parts->replica = support_device(way->replica);
+	o.replicas = &parts->replica;
+	o.n_replicas = way->replica != NULL;
+	o.tensors = names;
+	o.n_tensors = n;
+	o.device = parts->device;
+	for (size_t i = 0; way->kind == INTO && i < n; i++) {
+		parts->into[i].tensor = names[i];
+		OK(hoist_buffer_create(parts->device, HOIST_U8, 1, shape, 0,
+				       &parts->into[i].buffer));
+		o.into = parts->into;
+		o.n_into = n;
+		o.device = NULL;
+		o.tensors = NULL;
+		o.n_tensors = 0;
+	}
+	return o;
+}
+
+static void drop(struct parts *parts)
+{
+	for (int i = 0; i < 2; i++)
+		hoist_buffer_unref(parts->into[i].buffer);
+	hoist_device_unref(parts->device);
+	hoist_device_unref(parts->replica);
+}
+
+/* Takes and drops each tensor; other tests compare what comes. */
+static void take(hoist_load *loading, size_t n)
+{
+	hoist_load_item item = {.size = sizeof item};
+	size_t n_given = 0;
+	int got;
+	while ((got = hoist_load_next(loading, UINT64_MAX, &item)) == 1) {
+		n_given++;
+		CHECK(hoist_buffer_bytes(item.buffer) == N_CHUNKS * CHUNK);
+		hoist_buffer_unref(item.buffer);
+	}
+	CHECK(got == 0 && n_given == n);
+}
+
 /* Loads the first @n tensors; what the load did, from its first step to its end. */
 static struct cost load(const struct way *way, size_t n)
 {
-	const char *names[] = {"t000000", "t000001"};
 	const char *api = strncmp(way->spec, "hip", 3) == 0 ? "hip" : "cuda";
-	hoist_device *replica = way->replica != NULL ? support_device(way->replica) : NULL;
-	const hoist_load_options o = {
-		.size = sizeof o,
-		.device = support_device(way->spec),
-		.replicas = &replica,
-		.n_replicas = replica != NULL,
-		.tensors = names,
-		.n_tensors = n,
-		.engine = way->engine,
-		.flags = way->stepped ? HOIST_LOAD_CALLER_DRIVEN : 0,
-	};
+	struct parts parts;
+	const hoist_load_options o = options_of(way, n, &parts);
 	hoist_checkpoint *checkpoint = support_open("m.safetensors");
 	hoist_load *loading = NULL;
 	if (way->hot)
@@ -213,7 +284,9 @@ static struct cost load(const struct way *way, size_t n)
 	OK(hoist_load_start(checkpoint, &o, &loading));
 	int done = 0;
 	uint64_t asked = 0; /* driver calls of the test's own */
-	while (way->stepped && done == 0) {
+	if (way->kind == STREAMS)
+		take(loading, n);
+	while (way->stepped && way->kind != STREAMS && done == 0) {
 		done = hoist_load_step(loading, UINT64_C(1000000000));
 		struct state now = state_now();
 		CHECK(done >= 0 && same(&before, &now));
@@ -225,13 +298,13 @@ static struct cost load(const struct way *way, size_t n)
 		.driver = (double)support_counters(api).calls - driver_before - (double)asked,
 		.switches = n_switches(api) - switches - own_switches(way, asked),
 	};
-	support_compare(checkpoint, loading);
+	if (way->kind != STREAMS)
+		support_compare(checkpoint, loading);
 	struct state after = state_now();
 	CHECK(same(&before, &after));
 	hoist_load_destroy(loading);
 	hoist_checkpoint_close(checkpoint);
-	hoist_device_unref(o.device);
-	hoist_device_unref(replica);
+	drop(&parts);
 	return cost;
 }
 
@@ -243,7 +316,7 @@ static double per_chunk(double two, double one)
 /* The cost of a chunk, measured again while pages leave the cache that a hot load should find. */
 static struct cost chunk_cost(const struct way *way)
 {
-	unsigned n_targets = way->replica != NULL ? 2 : 1;
+	unsigned n_targets = way->replica != NULL || way->kind == TARGETS ? 2 : 1;
 	struct cost one, two;
 	uint64_t until = 0;
 	do {
@@ -276,13 +349,13 @@ static void hold_the_bar(const struct way *way)
 		cost = chunk_cost(way);
 		n_tries++;
 	} while (!holds(way, cost) && patience(&until));
-	printf("%s%s%s, %s, %s, %s: %.2f system calls, %.2f driver calls, of these %.2f switches "
+	printf("%s%s%s, %s, %s, %s%s: %.2f system calls, %.2f driver calls, of these %.2f switches "
 	       "(try %u)\n",
 	       way->spec, way->replica != NULL ? " and " : "",
 	       way->replica != NULL ? way->replica : "", way->hot ? "hot" : "cold",
 	       way->stepped ? "stepped" : "own thread",
-	       way->engine == HOIST_ENGINE_THREADS ? "threads" : "auto", cost.system, cost.driver,
-	       cost.switches, n_tries);
+	       way->engine == HOIST_ENGINE_THREADS ? "threads" : "auto", kinds[way->kind],
+	       cost.system, cost.driver, cost.switches, n_tries);
 	CHECK(holds(way, cost));
 }
 

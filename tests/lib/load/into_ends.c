@@ -226,14 +226,17 @@ static void start_many(struct many *many, hoist_device *device)
 		many->into[i].tensor = info.name;
 		many->into[i].buffer = make_zeros(device);
 	}
-	const hoist_load_options o = {.size = sizeof o,
-				      .into = many->into,
-				      .n_into = N_MANY,
-				      .depth = 1,
-				      .chunk_bytes = 16384,
-				      .io = HOIST_IO_DIRECT,
-				      .flags = HOIST_LOAD_CALLER_DRIVEN};
+	hoist_load_options o = {.size = sizeof o,
+				.into = many->into,
+				.n_into = N_MANY,
+				.depth = 1,
+				.chunk_bytes = 16384,
+				.io = HOIST_IO_DIRECT,
+				.flags = HOIST_LOAD_CALLER_DRIVEN};
+	/* Reads run ahead of a slow device's copies by the slots alone. */
+	OK(hoist_budget_create(8 * o.chunk_bytes, &o.budget));
 	OK(hoist_load_start(many->checkpoint, &o, &many->load));
+	hoist_budget_unref(o.budget);
 }
 
 /* Counts the states, and looks at the bytes: a buffer is zero before. */

@@ -49,7 +49,7 @@ static void choose_way(struct trial *trial, bool slices)
 		o->n_replicas = 1;
 	}
 	o->engine = chance(2) ? HOIST_ENGINE_AUTO : HOIST_ENGINE_THREADS;
-	o->io = (enum hoist_io)below(4);
+	o->io = (enum hoist_io)below(HOIST_IO_ADAPTIVE + 1);
 	o->map = (enum hoist_map)below(2);
 	trial->maps = d == CPU && o->io == HOIST_IO_MAP;
 	o->memory = d == CPU && !trial->maps && chance(2) ? lone : NULL;
@@ -58,7 +58,7 @@ static void choose_way(struct trial *trial, bool slices)
 	o->tensor_align = PICK(aligns);
 	if (chance(4))
 		o->flags |= HOIST_LOAD_POPULATE;
-	if (chance(8))
+	if (chance(8) && o->io != HOIST_IO_ADAPTIVE)
 		o->flags |= HOIST_LOAD_DROP_CACHE;
 	if (!slices && !trial->maps && chance(2))
 		o->flags |= HOIST_LOAD_DIGEST;

@@ -169,8 +169,7 @@ int main(void)
 		spoil_slots(devices);
 		load_and_check(&ways[i], devices);
 	}
-	const struct hoist_emulator_counters seen = support_counters("cuda");
-	CHECK(seen.bad_copies == 0 && seen.use_after_free == 0 && seen.pageable_copies == 0);
+	support_check_copies("cuda");
 	hoist_device_unref(devices[0]);
 	hoist_device_unref(devices[1]);
 	support_cleanup();

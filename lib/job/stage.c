@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a job's time goes.
+ * The contracts are in lib/job/stage.h and hoist/load.h. */
+#include "config.h"
+
+#include "lib/job/stage.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/checked.h"
+#include "base/clock.h"
+
+void hoist__stages_begin(struct hoist__stages *stages, enum hoist__job_stage first)
+{
+	uint64_t now = hoist__now_ns();
+	*stages = (struct hoist__stages){.begin_ns = now, .since_ns = now, .now = first};
+}
+
+enum hoist__job_stage hoist__stages_enter(struct hoist__stages *stages, enum hoist__job_stage next)
+{
+	enum hoist__job_stage last = stages->now;
+	uint64_t now = hoist__now_ns();
+	HOIST__ASSERT(next < HOIST__N_STAGES && now >= stages->since_ns);
+	stages->ns[last] += now - stages->since_ns;
+	stages->since_ns = now;
+	stages->now = next;
+	return last;
+}
+
+/* Each stage: its field in the report, and its words in the line. */
+static const struct {
+	size_t field;
+	const char *name;
+} stages_told[HOIST__N_STAGES] = {
+	[HOIST__STAGE_WORK] = {offsetof(hoist_load_report, work_ns), "at work"},
+	[HOIST__STAGE_PLAN] = {offsetof(hoist_load_report, plan_ns), "planning"},
+	[HOIST__STAGE_ALLOCATE] = {offsetof(hoist_load_report, allocate_ns), "allocating"},
+	[HOIST__STAGE_CALLER] = {offsetof(hoist_load_report, caller_ns), "waiting for the caller"},
+	[HOIST__STAGE_READ] = {offsetof(hoist_load_report, read_ns), "waiting for reads"},
+	[HOIST__STAGE_CONVERT] = {offsetof(hoist_load_report, convert_ns), "converting"},
+	[HOIST__STAGE_COPY] = {offsetof(hoist_load_report, copy_ns),
+			       "waiting for copies to the device"},
+	[HOIST__STAGE_PAGES] = {offsetof(hoist_load_report, pages_ns), "waiting for fresh pages"},
+	[HOIST__STAGE_GROUP] = {offsetof(hoist_load_report, group_ns), "waiting for the group"},
+	[HOIST__STAGE_BUDGET] = {offsetof(hoist_load_report, budget_ns), "waiting for the budget"},
+};
+
+void hoist__stages_report(const struct hoist__stages *stages, hoist_load_report *report)
+{
+	for (int i = 0; i < HOIST__N_STAGES; i++)
+		memcpy((char *)report + stages_told[i].field, &stages->ns[i], sizeof stages->ns[i]);
+}
+
+/* --- the line --- */
+
+struct share {
+	uint64_t n; /* nanoseconds, or bytes */
+	const char *name;
+};
+
+struct line {
+	char *text;
+	size_t bytes;
+	size_t used; /* also what found no room */
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+	size_t at = line->used < line->bytes ? line->used : line->bytes;
+	va_list arguments;
+	va_start(arguments, format);
+	int n = vsnprintf(line->bytes > 0 ? line->text + at : NULL, line->bytes - at, format,
+			  arguments);
+	va_end(arguments);
+	line->used += n > 0 ? (size_t)n : 0;
+}
+
+/* The longest first. */
+static void sort(struct share *shares, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		for (size_t k = i; k > 0 && shares[k].n > shares[k - 1].n; k--) {
+			const struct share longer = shares[k];
+			shares[k] = shares[k - 1];
+			shares[k - 1] = longer;
+		}
+}
+
+static void add_shares(struct line *line, const hoist_load_report *r)
+{
+	struct share shares[HOIST__N_STAGES];
+	const char *before = ": ";
+	for (int i = 0; i < HOIST__N_STAGES; i++) {
+		shares[i].name = stages_told[i].name;
+		memcpy(&shares[i].n, (const char *)r + stages_told[i].field, sizeof shares[i].n);
+	}
+	sort(shares, HOIST__N_STAGES);
+	for (size_t i = 0; i < HOIST__N_STAGES; i++) {
+		uint64_t percent =
+			r->ns == 0 ? 0
+				   : (uint64_t)(100.0 * (double)shares[i].n / (double)r->ns + 0.5);
+		if (percent == 0)
+			continue;
+		add(line, "%s%" PRIu64 " %% %s", before, percent, shares[i].name);
+		before = ", ";
+	}
+}
+
+static void add_ways(struct line *line, const hoist_load_report *r)
+{
+	const struct share ways[] = {
+		{r->direct_bytes, "read direct"},
+		{r->cached_bytes, "cached"},
+		{r->mapped_bytes, "mapped"},
+	};
+	const char *before = "; ";
+	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+		if (ways[i].n == 0)
+			continue;
+		add(line, "%s%.3f GB %s", before, (double)ways[i].n / 1e9, ways[i].name);
+		before = ", ";
+	}
+}
+
+size_t hoist_load_explain(const hoist_load_report *report, char *text, size_t bytes)
+{
+	struct line line = {.text = text, .bytes = bytes};
+	double seconds = (double)report->ns / 1e9;
+	double gb = (double)report->bytes / 1e9;
+	add(&line, "%.3f GB to %s%s in %.3f s", gb, report->device,
+	    report->emulated ? " (emulated)" : "", seconds);
+	/* Mapped bytes have not moved. */
+	if (seconds > 0 && report->mapped_bytes == 0)
+		add(&line, " (%.2f GB/s)", gb / seconds);
+	add_shares(&line, report);
+	add_ways(&line, report);
+	add(&line, "; opened in %.3f s", (double)report->open_ns / 1e9);
+	return line.used;
+}
