@@ -16,9 +16,9 @@ packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev valgrind lib
 
 # For some steps of ./check all: the second compiler and its fuzzer, a virtual machine and
 # what its disks and first memory are made with, xz for the tarball, Doxygen for the reference,
-# torch for the Python package, mypy for its stubs.
+# torch, anyio and trio for the Python package, mypy for its stubs, Sphinx and numpydoc for its pages.
 packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
-	xz-utils doxygen python3-torch mypy"
+	xz-utils doxygen python3-torch python3-anyio python3-trio mypy python3-sphinx python3-numpydoc"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {

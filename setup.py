@@ -153,6 +153,8 @@ def fill_package(stage, package, version):
     for name in os.listdir(os.path.join(stage, "lib", "hoist")):
         if name.endswith(".so"):
             shutil.copy(os.path.join(stage, "lib", "hoist", name), os.path.join(lib, "hoist"))
+    shutil.copytree(os.path.join(stage, "lib", "hoist", "drivers"),
+                    os.path.join(lib, "hoist", "drivers"))
     with open(os.path.join(lib, "pkgconfig", "hoist.pc"), "w", encoding="utf-8") as file:
         file.write(PKG_CONFIG.format(version=version))
     shutil.copytree(os.path.join(stage, "include"), os.path.join(package, "include"))

@@ -20,7 +20,8 @@ On a GPU the clock stops when the device has been waited for; "pinned copy" is t
 bytes from pinned memory that is used again and again.
 
 With --python the package hoist stands in place of the library: hoist.torch.load_file() and
-hoist.numpy.load_file() beside the peers' calls, and every loader's tensors are summed up.
+hoist.numpy.load_file() beside the peers' calls, safe_open() whose tensors are asked for one by one beside that of
+safetensors, and every loader's tensors are summed up.  --only GLOB measures the loaders whose names match.
 
 hoist is called through ctypes, in process, or as its package.  Each load is a process of its own, which imports what it needs
 and makes the device's context before the clock starts; a round has each loader once, in an order that
@@ -144,6 +145,7 @@ class Child:
     def __init__(self, arguments, name, path, hot, first):
         command = [sys.executable, os.path.abspath(__file__), "--library", arguments.library,
                    "--device", arguments.device, "--child", name, path]
+        command += [word for pattern in arguments.only for word in ("--only", pattern)]
         command += ["--hot"] * hot + ["--compare"] * first + ["--python"] * arguments.python
         self.path = path
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
@@ -232,6 +234,8 @@ def row_of(work, subject, values, unit, emulated, bar=None):
 # The least ratios of the package hoist's rate to the other packages': hot, cold.  Cold, a rate of 0.95 of the
 # disk's is enough, whatever the peers'.
 PYTHON_BARS = {"safetensors.torch": (1.0, 1.3), "safetensors.numpy": (1.0, 1.3),
+               "safetensors, get_tensor.torch": (1.0, 1.0),
+               "safetensors, get_tensor.numpy": (1.0, 1.0),
                "fastsafetensors (nogds).torch": (5.0, 1.3), "runai-model-streamer.torch": (5.0, 1.3)}
 DISK_SHARE = 0.95
 
@@ -244,19 +248,21 @@ def bar_of(name, hot, rate):
         return None
     if name not in PYTHON_BARS:
         return 1.0
-    if not hot and own_rate(name, rate) >= DISK_SHARE * rate[RAW]:
+    if not hot and RAW in rate and own_rate(name, rate) >= DISK_SHARE * rate[RAW]:
         return None
     return PYTHON_BARS[name][0 if hot else 1]
 
 
 def own_rate(name, rate):
-    """The rate of hoist's that stands beside this peer's."""
-    if "hoist.torch" in rate:
-        return rate["hoist.numpy" if name.endswith("numpy") else "hoist.torch"]
+    """The rate of hoist's that stands beside this peer's; None: it was not measured."""
+    if name.startswith("safetensors, get_tensor"):
+        return rate.get(name.replace("safetensors", "hoist"))
+    if "hoist.torch" in rate or "hoist.numpy" in rate:
+        return rate.get("hoist.numpy" if name.endswith("numpy") else "hoist.torch")
     if name.endswith("summed up"):
-        return max(rate["hoist, summed up"], rate["hoist, maps, summed up"],
-                   rate["hoist, adaptive, summed up"])
-    return rate["hoist"]
+        ways = ("hoist, summed up", "hoist, maps, summed up", "hoist, adaptive, summed up")
+        return max((rate[way] for way in ways if way in rate), default=None)
+    return rate.get("hoist")
 
 
 def rows_of(work, hot, found, emulated):
@@ -273,11 +279,13 @@ def rows_of(work, hot, found, emulated):
         if name.startswith("hoist"):
             continue
         own = own_rate(name, rate)
+        if own is None:
+            continue
         ratios.append({"work": work, "threads": 1, "against": name, "ratio": own / rate[name]})
         bars.append(row_of(work, "rate / " + name, [own / rate[name]], "x", emulated,
                            bar_of(name, hot, rate)))
     adaptive, peer = "hoist, adaptive, summed up", "safetensors, summed up"
-    if peer in rate:
+    if peer in rate and adaptive in rate:
         bars.append(row_of(work, "adaptive alone, rate / " + peer, [rate[adaptive] / rate[peer]],
                            "x", emulated, 1 / 1.2 if hot else None))
     return rows, ratios, bars
@@ -333,6 +341,8 @@ def main():
     parser.add_argument("--memory", metavar="FOLDER", help="a tmpfs: loads from a copy there, too")
     parser.add_argument("--python", action="store_true",
                         help="the package hoist beside other packages, to the CPU, every byte touched after")
+    parser.add_argument("--only", metavar="GLOB", action="append", default=[],
+                        help="the loaders whose names match; may be given several times")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)

@@ -12,6 +12,7 @@ device's context: the clock does not run yet.  It returns two functions:
 A loader that is not there, or that would silently take another way than its name says, raises.
 """
 import ctypes
+import fnmatch
 import json
 import os
 import sys
@@ -337,6 +338,29 @@ def run_load_file(package, framework):
     return run
 
 
+def run_safe_open(package, framework):
+    """`safe_open` of a package, every tensor asked for by its name, and all of them summed up."""
+    def run(arguments):
+        import contextlib
+        import importlib
+        import numpy
+        with contextlib.suppress(ImportError):
+            import ml_dtypes  # noqa: F401
+        safe_open = importlib.import_module(package).safe_open
+        torch = importlib.import_module("torch") if framework == "pt" else None
+
+        def bytes_of(tensor):
+            return flat(torch, tensor) if torch else tensor.reshape(-1).view(numpy.uint8)
+
+        def load():
+            with safe_open(arguments.file, framework) as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
+            add_up(numpy, [bytes_of(t) for t in tensors.values() if 0 not in t.shape])
+            return tensors
+        return load, lambda tensors: ((n, bytes_of(t)) for n, t in tensors.items())
+    return run
+
+
 def run_summed_up(runner):
     """A loader of torch tensors, and its tensors summed up."""
     def run(arguments):
@@ -382,6 +406,10 @@ IN_PYTHON = {
     "hoist.numpy": run_load_file("hoist", "numpy"),
     "safetensors.torch": run_load_file("safetensors", "torch"),
     "safetensors.numpy": run_load_file("safetensors", "numpy"),
+    "hoist, get_tensor.torch": run_safe_open("hoist.safetensors", "pt"),
+    "hoist, get_tensor.numpy": run_safe_open("hoist.safetensors", "np"),
+    "safetensors, get_tensor.torch": run_safe_open("safetensors", "pt"),
+    "safetensors, get_tensor.numpy": run_safe_open("safetensors", "np"),
     "fastsafetensors (nogds).torch": run_summed_up(lambda a: run_fastsafetensors(a, True)),
     "runai-model-streamer.torch": run_summed_up(run_runai),
     RAW: run_raw,
@@ -389,6 +417,8 @@ IN_PYTHON = {
 
 
 def loaders_of(arguments):
-    if arguments.python:
-        return IN_PYTHON
-    return TO_HOST if arguments.device == "cpu" else TO_DEVICE
+    every = IN_PYTHON if arguments.python else TO_HOST if arguments.device == "cpu" else TO_DEVICE
+    if not arguments.only:
+        return every
+    return {name: loader for name, loader in every.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in arguments.only)}

@@ -21,19 +21,40 @@ from .errors import Error
 from .load import Load, load, load_all
 from .options import Budget, Target
 from .save import Save, save
+from .slices import Slice
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Stream",
-           "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all",
-           "open", "save"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Slice",
+           "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load",
+           "load_all", "open", "save"]
 
 
 def from_dlpack(array, *, copy=None):
-    """A Buffer over the memory of another library's array, which it keeps."""
+    """A Buffer over the memory of another library's array, without a copy.  The buffer keeps the array.
+
+    Parameters
+    ----------
+    array : object
+        With `__dlpack__` and `__dlpack_device__`: a tensor of torch, an array of NumPy, JAX or CuPy.
+    copy : bool, optional
+        Handed to the producer: True: always a copy; False: never.  None: the producer is not asked.
+
+    Returns
+    -------
+    Buffer
+
+    Raises
+    ------
+    BufferError
+        The producer does not export the array, or hoist cannot take it: the text says why.
+    TypeError
+        `copy` is given, and the producer does not know it.
+    """
     return Buffer.from_dlpack(array, copy=copy)
 
 
 def __getattr__(name):
-    if name in ("cache", "core", "driver", "numpy", "safetensors", "torch"):
+    if name in ("cache", "core", "dcp", "driver", "lazy", "numpy", "safetensors", "torch", "transformers",
+                "vllm"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

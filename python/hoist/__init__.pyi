@@ -20,10 +20,11 @@ from .options import Budget as Budget
 from .options import Target as Target
 from .save import Save as Save
 from .save import save as save
+from .slices import Slice as Slice
 
 __version__: str
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Stream",
-           "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load", "load_all",
-           "open", "save"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Slice",
+           "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load",
+           "load_all", "open", "save"]
 
 def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...

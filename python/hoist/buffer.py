@@ -1,7 +1,48 @@
 # SPDX-License-Identifier: MIT
 """What Buffer offers to other libraries and to Python's own functions; the extension calls it."""
 
+import contextlib
+import functools
+import sys
+
 from . import _hoist
+
+# DLPack's codes of the types of one or two whole bytes that ml_dtypes has and NumPy lacks.
+_ML_CODES = {"bfloat16": (4, 16), "float8_e3m4": (7, 8), "float8_e4m3": (8, 8),
+             "float8_e4m3b11fnuz": (9, 8), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8),
+             "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8)}
+
+
+@functools.cache
+def tell_numpy():
+    """Registers ml_dtypes' types with NumPy's DLPack (2.5 and later), once: `np.from_dlpack()` takes
+    bf16 and fp8 then, and arrays of these types are exported.
+
+    Without ml_dtypes nothing is done, nor for a type that another package has registered.
+    """
+    import numpy  # pylint: disable=import-outside-toplevel
+    register = getattr(getattr(numpy, "dtypes", None), "register_dlpack_dtype", None)
+    if register is None:
+        return
+    try:
+        import ml_dtypes  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        return
+    for name, code in _ML_CODES.items():
+        if hasattr(ml_dtypes, name):
+            with contextlib.suppress(ValueError):  # registered already, otherwise
+                register(code, numpy.dtype(getattr(ml_dtypes, name)))
+
+
+def of_ml_dtypes(array, cls, copy):
+    """A Buffer over a NumPy array of one of ml_dtypes' types, which older releases of NumPy do not
+    export; None: the object is no such array."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(array, numpy.ndarray) or array.dtype.name not in _ML_CODES:
+        return None
+    bits = array.view(f"u{array.dtype.itemsize}")
+    ret = cls.from_buffer(bits, _hoist.dtype_from_numpy(array.dtype.name))
+    return ret.copy() if copy else ret
 
 
 def array_interface(buffer):

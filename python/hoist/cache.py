@@ -17,6 +17,7 @@ import typing
 
 from . import _hoist
 from .checkpoint import Tensor
+from .errors import missing
 from .load import _Progress
 from .options import budget_of, choose, engine_of, io_of
 
@@ -24,18 +25,41 @@ _PAGES = ("default", "small", "huge")
 
 
 class ImageInfo(typing.NamedTuple):
-    """The facts of an image."""
+    """The facts of an image.
 
-    path: str  # of the checkpoint, links resolved
-    format: str  # as Checkpoint.format; "" in a list
-    nbytes: int  # of the image's memory
+    Attributes
+    ----------
+    path : str
+        Of the checkpoint, links resolved.
+    format : str
+        As `Checkpoint.format`; "" in a list.
+    nbytes : int
+        Bytes of the image's memory.
+    tensor_bytes : int
+        Bytes of its tensors.
+    n_tensors : int
+    age : float
+        Seconds since the image was added.
+    n_attached : int
+        How often the holder handed the image out; 0 outside of a list.
+    node : int
+        The NUMA node of the pages; -1: several, or unknown.
+    pages : {"default", "small", "huge"}
+        "default": transparent huge pages; "huge": of the hugetlb pool.
+    note : str
+        Why pages or node differ from what was asked for; else "".
+    """
+
+    path: str
+    format: str
+    nbytes: int
     tensor_bytes: int
     n_tensors: int
-    age: float  # seconds since the image was added
-    n_attached: int  # how often the holder handed the image out; 0 outside of a list
-    node: int  # the NUMA node of the pages; -1: several, or unknown
-    pages: str  # "default": transparent huge pages; "small"; "huge": of the hugetlb pool
-    note: str  # why pages or node differ from what was asked for; else ""
+    age: float
+    n_attached: int
+    node: int
+    pages: str
+    note: str
 
 
 def _info(fields):
@@ -46,17 +70,24 @@ def _info(fields):
 
 
 class Image(collections.abc.Mapping):
-    """An attached image: a mapping from names to Buffers on the CPU.  `attach()` and `add()` make it.
+    """An attached image: a mapping from names to Buffers on the CPU.
 
-    An image is a context manager.  Buffers live on after its end, in a child of fork, too.
+    `hoist.cache.attach()` and `hoist.cache.add()` make images.  An image is a context manager.  Buffers
+    live on after its end, in a child of fork, too.  Any thread may use an image.
     """
 
     def __init__(self, image):
         self._image = image
         self._names = [image._tensor(index)[0] for index in range(len(image))]
 
+    def _index(self, name):
+        try:
+            return self._image._find(name)
+        except KeyError:
+            raise missing(name, f"the image has {len(self)} others") from None
+
     def __getitem__(self, name):
-        return self._image._buffer(self._image._find(name))
+        return self._image._buffer(self._index(name))
 
     def __iter__(self):
         return iter(self._names)
@@ -76,8 +107,22 @@ class Image(collections.abc.Mapping):
     __eq__ = object.__eq__
 
     def tensor(self, name):
-        """The facts of a tensor, as `Checkpoint` has them.  Raises KeyError."""
-        return Tensor(*self._image._tensor(self._image._find(name)))
+        """The facts of a tensor, without its memory.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        hoist.Tensor
+
+        Raises
+        ------
+        MissingError
+            There is no such tensor.
+        """
+        return Tensor._make(self._image._tensor(self._index(name)))
 
     @property
     def metadata(self):
@@ -165,7 +210,14 @@ def add(path, *, replace=False, read_only=False, engine="auto", io="auto", budge
 
 
 def attach(path, *, read_only=False):
-    """Attaches the image of the checkpoint at `path`.
+    """Attaches the image of a checkpoint: maps its memory, and reads nothing.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The checkpoint that was given to `hoist.cache.add()`.
+    read_only : bool
+        Buffers are read-only; else a write to a page makes a copy of the page for this process.
 
     Returns
     -------
@@ -184,14 +236,37 @@ def attach(path, *, read_only=False):
 
 
 def list():  # pylint: disable=redefined-builtin
-    """The holder's images in the order in which they were added, a list of ImageInfo."""
+    """The holder's images in the order in which they were added.
+
+    Returns
+    -------
+    list of ImageInfo
+        Empty without a holder.
+
+    Raises
+    ------
+    AccessError
+        The holder, or its folder, is not this user's.
+    """
     return [_info(fields) for fields in _hoist.cache_list()]
 
 
 def drop(path=None):
-    """Drops the image of `path`; None: all images.  Returns: the number of dropped images.
+    """Drops images.  The memory is free once the processes that have one attached have let go of it.
 
-    The memory is free once the processes that have an image attached have let go of it.  Raises
-    NotFoundError if there is no image of `path`.
+    Parameters
+    ----------
+    path : str or os.PathLike, optional
+        The checkpoint; None: all images.
+
+    Returns
+    -------
+    int
+        The number of images that were dropped.
+
+    Raises
+    ------
+    NotFoundError
+        There is no image of `path`, or no holder.
     """
     return _hoist.cache_drop(None if path is None else os.fspath(path))

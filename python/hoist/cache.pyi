@@ -1,7 +1,7 @@
 import builtins
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from . import _hoist
 from .checkpoint import Tensor
@@ -20,7 +20,7 @@ class ImageInfo(NamedTuple):
     note: str
 
 class Image(Mapping[str, _hoist.Buffer]):
-    def __init__(self, image: Any) -> None: ...
+    def __init__(self, image: _hoist.Image) -> None: ...
     def __getitem__(self, name: str) -> _hoist.Buffer: ...
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...

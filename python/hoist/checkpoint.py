@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints: files that name tensors."""
 
+import collections
 import collections.abc
-import typing
+import functools
 
 from . import _hoist
+from .errors import missing
 
 
-class Tensor(typing.NamedTuple):
-    """A tensor of a checkpoint: where its bytes lie, and what they are."""
+Tensor = collections.namedtuple("Tensor", "name dtype shape nbytes file offset strides")
+Tensor.__doc__ = """A tensor of a checkpoint: what its bytes are, and where they lie.
 
-    name: str
-    dtype: str
-    shape: tuple
-    nbytes: int
-    file: int  # of Checkpoint.files
-    offset: int  # bytes from the start of the file
-    strides: typing.Optional[tuple]  # in elements; None: C order
+Attributes
+----------
+name : str
+dtype : str
+    "bf16", "f32", "q4_k", ...
+shape : tuple of int
+nbytes : int
+    Bytes in the file.
+file : int
+    The number of the file in `Checkpoint.files`.
+offset : int
+    Bytes from the start of the file.
+strides : tuple of int or None
+    In elements; None: C order.
+"""
 
 
 class _Values(collections.abc.ValuesView):
@@ -24,7 +34,7 @@ class _Values(collections.abc.ValuesView):
 
     def __iter__(self):
         checkpoint = self._mapping
-        return map(Tensor._make, map(checkpoint._tensor, range(len(checkpoint))))
+        return map(functools.partial(checkpoint._tensor, Tensor), range(len(checkpoint)))
 
 
 class _Items(collections.abc.ItemsView):
@@ -33,10 +43,15 @@ class _Items(collections.abc.ItemsView):
 
 
 class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
-    """An opened checkpoint: a mapping from names to `Tensor`, in the order of the files.
+    """An opened checkpoint: a mapping from names to `hoist.Tensor`, in the order of the files.
 
-    `hoist.open()` makes it.  Only headers were read.  A checkpoint is a context manager; a load
-    that was started on it goes on after its end.
+    Only headers were read.  A checkpoint is a context manager; a load that was started on it goes on
+    after its end.  Any thread may read a checkpoint.
+
+    Parameters
+    ----------
+    path, follow_links, raw
+        As in `hoist.open()`.
     """
 
     def __new__(cls, path, *, follow_links=True, raw=False):
@@ -50,7 +65,11 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         pass
 
     def __getitem__(self, name):
-        return Tensor(*self._tensor(self._find(name)))
+        try:
+            index = self._find(name)
+        except KeyError:
+            raise missing(name, f"{self._path} has {len(self)} others") from None
+        return self._tensor(Tensor, index)
 
     def __iter__(self):
         return iter(self._names())
@@ -63,16 +82,43 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         return True
 
     def values(self):
-        """A view of all `Tensor`s."""
+        """A view of all tensors' facts, in their order."""
         return _Values(self)
 
     def items(self):
-        """A view of all names and `Tensor`s."""
+        """A view of all names and tensors' facts, in their order."""
         return _Items(self)
 
     # A mapping would compare and hash by its items.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
+
+    def get_slice(self, name, device=None, **options):
+        """The tensor called `name`, to be indexed: each index reads a part of the tensor.
+
+        Parameters
+        ----------
+        name : str
+        device : str or Device, optional
+            The destination of the parts; None: the CPU.
+        **options
+            Those of `hoist.load()` for one target, such as `dtype`, `io` and `budget`; without
+            `tensors`, `slices`, `into` and `targets`.
+
+        Returns
+        -------
+        Slice
+            With `tensor`, `shape`, `dtype` and indices.
+
+        Raises
+        ------
+        MissingError
+            There is no such tensor.
+        ValueError, TypeError
+            An option is wrong.
+        """
+        from .slices import Slice  # pylint: disable=import-outside-toplevel
+        return Slice(self, self[name], device, options)
 
     @property
     def path(self):
@@ -81,12 +127,12 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
 
     @property
     def files(self):
-        """(path, bytes) of each file."""
+        """(path, bytes) of each file, a list."""
         return self._files()
 
     @property
     def metadata(self):
-        """The texts that the files carry beside their tensors."""
+        """The texts that the files carry beside their tensors, a dict of str."""
         return self._metadata()
 
     def __enter__(self):
@@ -101,27 +147,32 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
 
 
 def open(path, *, follow_links=True, raw=False):  # pylint: disable=redefined-builtin
-    """Opens the checkpoint at `path`, a file or a folder.
+    """Opens a checkpoint: reads headers, and no tensor.
 
     Parameters
     ----------
     path : str or os.PathLike
-        safetensors and its index, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints, or a folder
-        that holds one of these.
+        A file or a folder: safetensors and its index, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints,
+        or a folder that holds one of these.  ``"hf://org/name@revision"`` is a model in Hugging
+        Face's cache, which is found without the network.
     follow_links : bool
-        Whether files of a folder may be links to any place, as those of Hugging Face's cache are.
+        Whether files of a folder may be links to any place.  Links from a snapshot in Hugging
+        Face's cache to its model's blobs are followed in any case.
     raw : bool
         Opens a file of any kind as one tensor of u8 called "data".
 
     Returns
     -------
     Checkpoint
-        A mapping from names to `Tensor`.
+        A mapping from names to `hoist.Tensor`.
 
     Raises
     ------
     FormatError
         A file is malformed: the text names file, tensor and byte.
-    NotFoundError, AccessError, UnsupportedError
+    UnsupportedError
+        A file has what hoist does not read, such as compressed entries.
+    NotFoundError, AccessError
+        A file does not exist, or may not be read; without `follow_links`, a link leads elsewhere.
     """
     return Checkpoint(path, follow_links=follow_links, raw=raw)

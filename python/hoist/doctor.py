@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: MIT
 """Findings about this machine."""
 
+import collections
 import os
-import typing
 
 from . import _hoist
 from .options import io_name
 
 
-class Finding(typing.NamedTuple):
-    """One thing that loads depend on."""
+Finding = collections.namedtuple("Finding", "name level text remedy options")
+Finding.__doc__ = """One thing that loads depend on.
 
-    name: str  # "io_uring", "direct reads", "cuda:0", "advice": names never change
-    level: str  # "ok"; "warning": hoist works in another way, or more slowly; "advice"
-    text: str
-    remedy: str  # of a warning; else ""
-    options: dict  # of advice: for `hoist.load()`
+Attributes
+----------
+name : str
+    "io_uring", "direct reads", "cuda:0", "advice", ...: names never change.
+level : {"ok", "warning", "advice"}
+    "warning": hoist works in another way, or more slowly.
+text : str
+    The finding.
+remedy : str
+    What to do about a warning; else "".
+options : dict
+    With "advice": options for `hoist.load()`; else empty.
+"""
 
 
 def doctor(path=None):

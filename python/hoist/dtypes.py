@@ -33,6 +33,9 @@ class DType(enum.Enum):
 
     __hash__ = enum.Enum.__hash__
 
+    def __repr__(self):
+        return self._name_
+
     def __eq__(self, other):
         """A DType equals its own name, too: `dtype == "float32"`."""
         return self is other or (isinstance(other, str) and other == self._name_)
@@ -82,7 +85,17 @@ class DType(enum.Enum):
         return self in (DType.float16, DType.bfloat16)
 
     def to_numpy(self):
-        """NumPy's dtype.  Raises ValueError for a type that NumPy itself lacks."""
+        """NumPy's dtype.
+
+        Returns
+        -------
+        numpy.dtype
+
+        Raises
+        ------
+        ValueError
+            NumPy itself lacks the type.
+        """
         import numpy  # pylint: disable=import-outside-toplevel
         if not _INFO[self._value_]["numpy_native"]:
             raise ValueError(f"NumPy has no {self._name_}")
@@ -90,13 +103,29 @@ class DType(enum.Enum):
 
     @classmethod
     def from_numpy(cls, dtype):
-        """The type that NumPy or ml_dtypes calls so.  Raises ValueError if there is none."""
+        """The type that NumPy or ml_dtypes calls so.
+
+        Parameters
+        ----------
+        dtype : numpy.dtype or what makes one
+
+        Returns
+        -------
+        DType
+
+        Raises
+        ------
+        ValueError
+            There is none.
+        """
         import numpy  # pylint: disable=import-outside-toplevel
         return of(numpy.dtype(dtype).name)
 
 
 _INFO = {dtype._value_: _hoist.dtype_info(str(dtype)) for dtype in DType}
 _BY_NAME = {_INFO[dtype._value_]["name"]: dtype for dtype in DType}
+_NATIVE = frozenset(info["name"] for info in _INFO.values() if info["numpy_native"])
+_OF_ARRAYS = {}  # NumPy's dtype: the DType's hoist_name
 
 
 def of(dtype):
@@ -113,3 +142,11 @@ def of(dtype):
     if found is None:
         raise ValueError(f"MAX has no dtype {dtype}; hoist.Buffer has")
     return found
+
+
+def name_of_array(array):
+    """The hoist_name of a NumPy array's elements; each dtype is looked up once."""
+    name = _OF_ARRAYS.get(array.dtype)
+    if name is None:
+        name = _OF_ARRAYS[array.dtype] = of(array.dtype).hoist_name
+    return name

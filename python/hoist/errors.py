@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: MIT
 """The exceptions of hoist.
 
-Each is an `Error`, and also the built-in exception that a Python program would expect:
-`except FileNotFoundError` and `except hoist.Error` both catch a missing file.
-
-Attributes of each: `errno` (positive), `driver_error` (the number that a driver gave; 0: none) and
-`driver_api` ("cuda", "hip" or None); after a load in place, `into_states` (`hoist.Load`).  The text is the library's: what failed, why, and the remedy.
+Each is an `hoist.Error`, and also the built-in exception that a Python program would expect:
+`except FileNotFoundError` and `except hoist.Error` both catch a missing file.  The text is the
+library's: what failed, why, and the remedy.
 """
 
 import errno as _errno
 
 
 class Error(Exception):
-    """The base of all exceptions of hoist."""
+    """The base of all exceptions of hoist.
+
+    Attributes
+    ----------
+    errno : int
+        The library's code, a positive errno value; 0: none.
+    driver_error : int
+        The number that a driver gave, a CUresult or a hipError_t; 0: none.
+    driver_api : {"cuda", "hip"} or None
+        The driver.
+    into_states : dict, list of dict or None
+        After a load in place that failed: which buffers are untouched, torn and whole (`hoist.Load`).
+    """
 
     errno = 0
     driver_error = 0
@@ -27,6 +37,10 @@ class NotFoundError(Error, FileNotFoundError):
     """A file, a tensor or a library does not exist."""
 
 
+class MissingError(Error, KeyError):
+    """A checkpoint, a load or an image has no tensor of this name."""
+
+
 class AccessError(Error, PermissionError):
     """The system forbids the operation."""
 
@@ -36,15 +50,15 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class InvalidError(Error, ValueError):
-    """An argument is wrong."""
+    """An argument is wrong; the machine has fewer devices than a device's number says."""
 
 
 class FormatError(Error, ValueError):
     """A file is malformed, or changed while hoist read it."""
 
 
-class ClosedError(Error, ValueError):
-    """The object was closed."""
+class ClosedError(Error, ValueError, RuntimeError):
+    """The object was closed: a ValueError as files have it, a RuntimeError as cuda.core has it."""
 
 
 class RangeError(Error, IndexError):
@@ -68,11 +82,19 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class DeviceError(Error, RuntimeError):
-    """There is no such device, or its driver failed."""
+    """There is no driver or no such device, or the driver failed."""
 
 
 class CancelledError(Error, RuntimeError):
     """The operation was cancelled."""
+
+
+class ExistsError(Error, FileExistsError):
+    """A file, or a rank of a group, exists already."""
+
+
+class BusyError(Error, RuntimeError):
+    """The object is in use, or its work is not done yet."""
 
 
 class WindowError(Error, BufferError):
@@ -115,6 +137,10 @@ _CLASSES = {
     _errno.ENODEV: DeviceError,
     _errno.EREMOTEIO: DeviceError,
     _errno.ECANCELED: CancelledError,
+    _errno.EEXIST: ExistsError,
+    _errno.EBUSY: BusyError,
+    _errno.EAGAIN: BusyError,
+    _errno.EDEADLK: BusyError,
     _errno.ENOBUFS: WindowError,
     _errno.ETIMEDOUT: TimedOutError,
     _errno.ESTALE: StaleError,
@@ -126,7 +152,22 @@ _CLASSES = {
 
 
 def make(number, text, driver_error=0, driver_api=None):
-    """The exception for an errno value."""
+    """The exception for an errno value of the library.
+
+    Parameters
+    ----------
+    number : int
+        A positive errno value.
+    text : str
+    driver_error : int
+        The number that a driver gave; 0: none.
+    driver_api : {"cuda", "hip"}, optional
+
+    Returns
+    -------
+    Error
+        Of the class that fits the number; KernelError for numbers that have none.
+    """
     cls = _CLASSES.get(number, KernelError)
     if number == _errno.ESTALE and "fork" in text:
         text += '; start processes by multiprocessing.get_context("spawn")'
@@ -134,4 +175,23 @@ def make(number, text, driver_error=0, driver_api=None):
     error.errno = number
     error.driver_error = driver_error
     error.driver_api = driver_api
+    return error
+
+
+def missing(name, others):
+    """The exception for a tensor that is looked up by its name.
+
+    Parameters
+    ----------
+    name : str
+    others : str
+        The end of the text: what lacks the tensor.
+
+    Returns
+    -------
+    MissingError
+        Its `args` are the name, as a KeyError has it, and the text.
+    """
+    error = MissingError(name, f"there is no tensor {name!r}: {others}")
+    error.errno = _errno.ENOENT
     return error

@@ -9,7 +9,7 @@ import time
 
 from . import _hoist, waiting
 from .checkpoint import Checkpoint
-from .errors import OutOfMemoryError, WindowError
+from .errors import OutOfMemoryError, WindowError, missing
 from .options import Options
 from .sizes import size
 
@@ -24,10 +24,14 @@ _STATES = ("untouched", "torn", "whole")
 
 
 class _Progress:
-    """Calls `told(done, total)`, or shows a bar by tqdm, as often as there is something new."""
+    """Calls `told(done, total)`, or shows a bar by tqdm, as often as there is something new.
+
+    `step` is the longest time in seconds between two looks; None: there is nobody to tell.
+    """
 
     def __init__(self, told):
         self._bar = None
+        self.step = None if told is None else _STEP_NS / 1e9
         self.told = told
         if told is True:
             try:
@@ -63,13 +67,21 @@ class Load(_hoist.Load):
     `target` is the number of the Target.  `load[name]`, or `load[target, name]`, waits for one
     tensor, `wait()` and `await load` for all; `async for` iterates in asyncio and trio.  Each tensor
     is given once: to the loop, or, if another call has taken it meanwhile, kept until the loop or
-    `load[name]` asks.  A load in place (`into`), and one of a group, gives all tensors at its end.
+    `load[name]` asks.  A load in place (`into`) gives all tensors at its end.
+
+    `cancel()` ends the load soon: calls that wait for it raise CancelledError.  `report()` has the
+    facts of a load that is done: bytes and their ways (direct_bytes, cached_bytes, mapped_bytes),
+    n_tensors, n_reads, n_copies, ns and cpu_ns (nanoseconds), staging_peak_bytes, pinned_peak_bytes,
+    budget_bytes, window_peak_bytes, device, emulated, engine, engine_reason, io_reason, open_ns, and,
+    with the sum `ns`, where the time went: plan_ns, allocate_ns, caller_ns, read_ns, convert_ns, copy_ns,
+    pages_ns, group_ns, budget_ns, work_ns (include/hoist/load.h).  `explain()` tells these in a line.
 
     After a failure of a load in place, the exception has `into_states`: a dict of the keys of `into`
     and "untouched", "whole" or "torn"; with `targets`, a list of such dicts.
 
     A load is a context manager, whose end cancels a load that still runs.  So does the end of the
-    interpreter.  A child of fork cannot use the loads of its parent.
+    interpreter.  A child of fork cannot use the loads of its parent.  Several threads may take
+    tensors of one load; each tensor goes to one of them.
     """
 
     def __new__(cls, checkpoint, options, *, progress=None, window=None, owned=False):
@@ -182,7 +194,10 @@ class Load(_hoist.Load):
     def __getitem__(self, name):
         while name not in self._kept and not self._all_given:
             self._take(_STEP_NS)
-        return self._kept[name]
+        try:
+            return self._kept[name]
+        except KeyError:
+            raise missing(name, "the load does not give it, or has given it to the loop") from None
 
     def wait(self, timeout=None):
         """Waits until all tensors have arrived, and keeps them.
@@ -195,7 +210,14 @@ class Load(_hoist.Load):
         Returns
         -------
         bool
-            False: the time is over.
+            False: the time is over, and the load goes on.
+
+        Raises
+        ------
+        CancelledError
+            cancel() was called.
+        hoist.Error
+            What the load failed with: see the notes of `hoist.load()`.
         """
         until = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
         while not self._all_given:
@@ -205,18 +227,32 @@ class Load(_hoist.Load):
         return True
 
     def digest(self, name):
-        """The XXH3-128 of the tensor's bytes in its file, 16 bytes, once the tensor has arrived.
+        """The XXH3-128 of a tensor's bytes in its file.
 
-        For loads with `digest` or `verify`; with targets, of those that the first one has.
-        Raises KeyError for a tensor that has not arrived.
+        Parameters
+        ----------
+        name : str
+            With targets, of the tensors that the first target has.
+
+        Returns
+        -------
+        bytes
+            16 bytes.
+
+        Raises
+        ------
+        MissingError
+            The tensor has not arrived, or the load has neither `digest` nor `verify`.
         """
+        if name not in self._digest_of:
+            raise missing(name, "the tensor has not arrived, or the load computes no digests")
         return self._digest(self._digest_of[name])
 
     # --- event loops ---
 
     async def _take_async(self):
         if self._take(0) == ():
-            await waiting.readable(self.fileno())
+            await waiting.readable(self.fileno(), self._progress.step)
 
     async def _wait_async(self):
         while not self._all_given:
@@ -265,8 +301,9 @@ class Load(_hoist.Load):
         self.close()
 
 
-# The threads of loads may not call into an interpreter that is gone.
-atexit.register(_hoist.end_loads)
+# The threads of loads and saves may not call into an interpreter that is gone.  The last is called first.
+atexit.register(_hoist.end_drops)
+atexit.register(_hoist.end_jobs)
 
 
 def _open(source):
@@ -318,8 +355,8 @@ def load(source, device=None, *, window=None, progress=None, **options):
     engine : {"auto", "io_uring", "threads"}
     group, rank : str, optional
         "shm:NAME" and "R/N": this process is rank R of N that load together.  The group reads each
-        byte once.  All ranks have succeeded at the end, or none.  Not with `into`, `order`,
-        `window`, `digest` and maps.
+        byte once.  A rank may have tensors before the others have theirs; at the end all ranks have
+        succeeded, or none.  Not with `order`, `window` and maps.
     group_timeout : float, optional
         Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
     digest, verify : bool
@@ -332,7 +369,8 @@ def load(source, device=None, *, window=None, progress=None, **options):
         A block of memory for each tensor, which goes back with the tensor's last buffer.  Loads that
         give tensors as they arrive always do so.
     tensor_align, chunk_bytes, depth : int, optional
-        As in include/hoist/load.h; 0: hoist chooses.
+        As in include/hoist/load.h; 0: hoist chooses.  Its `replicas` are `targets` here; and tensors
+        come to the memory of a resource by `into`, with Buffers that the resource has allocated.
     progress : callable or True, optional
         Called with (bytes done, bytes in all) by the thread that takes tensors; True: a bar by tqdm
         (ImportError where tqdm is not installed).
@@ -345,11 +383,24 @@ def load(source, device=None, *, window=None, progress=None, **options):
     ------
     NotFoundError
         There is no such file; a name or glob matches no tensor.
-    FormatError, AccessError, UnsupportedError, DeviceError, OutOfMemoryError
+    FormatError, AccessError
+        A file is malformed, or may not be read.
+    UnsupportedError
+        A file, the kernel or the driver lacks what an option asks for.
+    DeviceError
+        There is no driver, or the driver failed.
+    OutOfMemoryError
+        The memory of the host or the device, or the budget, is exhausted.
     ValueError, TypeError
-        An option is wrong, or does not go with another.
+        An option is wrong, or does not go with another; the machine has no such device.
     ReadOnlyError
         An array of `into` is read-only.
+
+    Notes
+    -----
+    What fails later is raised by the calls that take tensors: FormatError (a file changed or shrank,
+    or a digest differs), DeviceError, KernelError (the system cannot read), PeerError and TimedOutError
+    (a group), WindowError (the program holds what fills the window; drop buffers, and go on).
 
     Examples
     --------
@@ -368,18 +419,39 @@ def load(source, device=None, *, window=None, progress=None, **options):
 
 
 def load_all(source, device=None, *, progress=None, **options):
-    """Loads tensors, and returns when all have arrived: a dict of names and buffers.
+    """Loads tensors, and returns when all have arrived.
 
-    The parameters are those of `load()`, without `window`.  With `targets`, the result is a list of
-    such dicts, one for each target.  Failing halfway leaves nothing, except in place: there the
-    exception has `into_states` (`hoist.Load`).
+    The calling thread drives the load, which has no thread of its own.  Ctrl-C ends the call.
+
+    Parameters
+    ----------
+    source, device, progress
+        As in `hoist.load()`.
+    **options
+        Those of `hoist.load()`, without `window`.
+
+    Returns
+    -------
+    dict or list of dict
+        Names and Buffers; with `targets`, one such dict for each target.
+
+    Raises
+    ------
+    hoist.Error, ValueError, TypeError
+        As `hoist.load()`.  Failing halfway leaves nothing, except in place: there the exception has
+        `into_states` (`hoist.Load`).
     """
+    return load_as(_hoist.Load._buffers, source, device, progress=progress, **options)
+
+
+def load_as(take, source, device=None, *, progress=None, **options):
+    """As load_all(), with `take(load, target, names)` for the dict of a target; in place: Buffers."""
     known = Options(device, **options)
     checkpoint, owned = _open(source)
     try:
         if known.in_place:
             return _load_in_place(checkpoint, known, progress)
-        return _load_driven(checkpoint, known, progress)
+        return _load_driven(checkpoint, known, progress, take)
     finally:
         if owned:
             checkpoint.close()
@@ -396,7 +468,7 @@ def _load_in_place(checkpoint, options, progress):
         return ret
 
 
-def _load_driven(checkpoint, options, progress):
+def _load_driven(checkpoint, options, progress, take):
     """This thread drives the load: it has none of its own."""
     given = dict(options.given)
     given["flags"] |= _hoist.LOAD_CALLER_DRIVEN
@@ -409,8 +481,7 @@ def _load_driven(checkpoint, options, progress):
             running._wait()
             bar(running)
             names = checkpoint._names()
-            ret = [{names[item[1]]: item[3] for item in running._tensors(target)}
-                   for target in range(options.targets or 1)]
+            ret = [take(running, target, names) for target in range(options.targets or 1)]
             return ret[0] if options.targets is None else ret
         finally:
             running.close()

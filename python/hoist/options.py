@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The options of loads, as programs give them and as the extension takes them."""
 
+import collections
 import collections.abc
 import sys
-import typing
 
-from . import _hoist
+from . import _hoist, streams
 from .sizes import size
 
 _IO = {
@@ -36,10 +36,19 @@ _SLICE_END = 2**63 - 1
 
 
 class Budget(_hoist.Budget):
-    """A limit in bytes that loads share: `hoist.Budget("1G")`.
+    """A limit in bytes that several loads and saves share: those that find too few bytes left wait.
 
-    `limit`, `used` and `peak` are bytes: the limit, those that are charged now, and the most that
-    were charged at one time.  Raises ValueError for a limit of 0 and for a text that is no size.
+    Any thread may use a budget.  Each load and save that has the budget keeps it.
+
+    Parameters
+    ----------
+    limit : int or str
+        Bytes, 1 or more; "1G", "256M".
+
+    Raises
+    ------
+    ValueError
+        The limit is 0, or a text that is no size.
     """
 
     def __new__(cls, limit):
@@ -56,19 +65,16 @@ class Budget(_hoist.Budget):
         return f"<hoist.Budget: {self.used} of {self._limit} bytes are used>"
 
 
-class Target(typing.NamedTuple):
-    """One of several destinations of a load, with tensors, slices and a dtype of its own.
+Target = collections.namedtuple("Target", "device stream tensors slices dtype into", defaults=(None,) * 6)
+Target.__doc__ = """One of several destinations of a load, with tensors, slices and a dtype of its own.
 
-    The fields are those of `hoist.load()` with the same names.  The targets of a load are on
-    devices of one API and on the CPU; several may be on one device.
-    """
+The targets of a load are on devices of one API and on the CPU; several may be on one device.
 
-    device: typing.Any = None
-    stream: typing.Any = None
-    tensors: typing.Any = None
-    slices: typing.Any = None
-    dtype: typing.Any = None
-    into: typing.Any = None
+Attributes
+----------
+device, stream, tensors, slices, dtype, into
+    As the parameters of `hoist.load()` with these names.
+"""
 
 
 def choose(table, value, what):
@@ -124,8 +130,14 @@ def _slices_of(slices):
     A list of such tuples slices several axes of one tensor.
     """
     ret = []
+    if slices is not None and not isinstance(slices, collections.abc.Mapping):
+        raise TypeError(f"slices is a dict of names and parts, not {type(slices).__name__!r}")
     for name, value in (slices or {}).items():
         for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, tuple) or len(one) not in (2, 3) or \
+                    (len(one) == 2 and not isinstance(one[1], slice)):
+                raise TypeError(f"the slice of {name!r} is {one!r}; give (axis, rank, n_ranks), or "
+                                "(axis, slice(begin, end))")
             if len(one) == 3:
                 axis, rank, n_ranks = one
                 if n_ranks < 1:
@@ -144,7 +156,11 @@ def _slices_of(slices):
 def _list_of(names):
     if names is None:
         return None
-    return [names] if isinstance(names, str) else list(names)
+    ret = [names] if isinstance(names, str) else list(names)
+    for name in ret:
+        if not isinstance(name, str):
+            raise TypeError(f"a name or glob of tensors is a str, not {type(name).__name__!r}")
+    return ret
 
 
 def _into_of(into):
@@ -156,13 +172,12 @@ def _into_of(into):
     return None if into is None else [(name, as_buffer(array)) for name, array in into.items()]
 
 
-def _device_of(device, stream):
-    return stream.device if device is None and isinstance(stream, _hoist.Stream) else device
-
-
 def _destination(target):
-    device = target.device if target.into else _device_of(target.device, target.stream)
-    return {"device": device, "stream": target.stream, "tensors": _list_of(target.tensors),
+    device, stream = target.device, target.stream
+    if stream is not None:
+        stream = streams.of(stream)
+        device = stream.device if device is None and not target.into else device
+    return {"device": device, "stream": stream, "tensors": _list_of(target.tensors),
             "slices": _slices_of(target.slices), "dtype": target.dtype, "into": _into_of(target.into)}
 
 
@@ -195,7 +210,8 @@ def _group_of(group, rank, timeout):
 class Options:
     """The options that all loads have, checked: `given` are the arguments of `hoist._hoist.Load`.
 
-    `targets` is the number of targets, None without that option; `into` lists, for each target, the
+    `targets` is the number of targets, None without that option; `streams`: tensors are given as they
+    arrive; `into` lists, for each target, the
     keys of its dict `into`; `buffers` keeps the arrays that are loaded into.
     """
 
@@ -213,7 +229,7 @@ class Options:
             self.given["targets"] = _targets_of(targets)
             self.targets = len(self.given["targets"])
             destinations = [target[5] for target in self.given["targets"]]
-        self.into = [[name for name, _ in into or ()] for into in destinations]
+        self.into = [list(dict(into or ())) for into in destinations]
         self.in_place = any(self.into)
         self.given.update(
             budget=budget_of(budget), io=io_of(io), engine=engine_of(engine),
@@ -225,7 +241,7 @@ class Options:
                 raise TypeError(f"loads have no option {name!r}")
             if value:
                 self.given["flags"] |= _FLAGS[name]
-        self.streams = not self.in_place and self.given["group"] is None
+        self.streams = not self.in_place
 
     @property
     def has_digests(self):

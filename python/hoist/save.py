@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Saves: from buffers, arrays and tensors to files that appear whole or not at all."""
 
-import atexit
+import collections.abc
 import os
 import sys
 import time
 import warnings
-import weakref
 
-from . import _hoist
+from . import _hoist, streams, waiting
 from .load import _Progress
 from .options import Budget
 from .sizes import size
@@ -24,18 +23,6 @@ _ENGINES = {"auto": _hoist.ENGINE_AUTO, "io_uring": _hoist.ENGINE_URING,
 _FORMATS = {"?": "bool", "b": "i8", "h": "i16", "i": "i32", "l": "i64", "q": "i64", "n": "i64",
             "B": "u8", "c": "u8", "H": "u16", "I": "u32", "L": "u64", "Q": "u64", "N": "u64",
             "e": "f16", "f": "f32", "d": "f64", "Zf": "c64", "Zd": "c128"}
-
-_running = weakref.WeakSet()
-
-
-@atexit.register
-def _end_all():
-    """Saves that still run are cancelled before the interpreter ends: the old files stay."""
-    for save_ in list(_running):
-        save_.cancel()
-    for save_ in list(_running):
-        save_.close()
-
 
 def _choice(table, value, what):
     if value not in table:
@@ -93,8 +80,8 @@ def _add(to, name, value):
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor is a str, not {type(name).__name__}")
     if _is_a(value, "torch", "Tensor"):
-        from .torch import buffer_of  # pylint: disable=import-outside-toplevel
-        value = buffer_of(value)
+        from .torch import as_buffer  # pylint: disable=import-outside-toplevel
+        value = as_buffer(value.resolve_conj().resolve_neg())
     if isinstance(value, _hoist.Buffer):
         to._add(name, value)
     elif _is_a(value, "numpy", "ndarray") or _is_a(value, "numpy", "generic"):
@@ -119,9 +106,12 @@ def _fill(to, tensors, metadata):
         for index, name in enumerate(tensors._names()):
             to._add_tensor(name, tensors, index)
         to._metadata_of(tensors)
-    else:
+    elif isinstance(tensors, collections.abc.Mapping):
         for name, value in tensors.items():
             _add(to, name, value)
+    else:
+        raise TypeError(f"{type(tensors).__name__} names no tensors; give a dict of names and tensors, "
+                        "or a Checkpoint")
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError("metadata is a dict of str and str, not of "
@@ -130,17 +120,6 @@ def _fill(to, tensors, metadata):
 
 
 # --- saves ---
-
-
-async def _sleep(seconds):
-    import asyncio  # pylint: disable=import-outside-toplevel  # takes as long as all of hoist
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        import trio  # pylint: disable=import-outside-toplevel,import-error
-        await trio.sleep(seconds)
-    else:
-        await asyncio.sleep(seconds)
 
 
 class Save(_hoist.Save):
@@ -159,7 +138,7 @@ class Save(_hoist.Save):
         self._progress = _Progress(progress)
         self._outcome = None  # True: saved; an exception: failed
         self._facts = None
-        self._made_folder = None
+        self._is_started = False
         return self
 
     def __init__(self, path, **options):
@@ -172,9 +151,9 @@ class Save(_hoist.Save):
 
     def _begin(self, stream):
         if stream is not None:
-            stream.synchronize()
+            streams.of(stream).synchronize()
         self._start()
-        _running.add(self)
+        self._is_started = True
 
     def _end(self, outcome):
         """Keeps the outcome, and lets go of the tensors."""
@@ -184,11 +163,6 @@ class Save(_hoist.Save):
             super().close()
         except ValueError:  # another thread waits, too: its end lets go of them
             pass
-        if outcome is not True and self._made_folder is not None:
-            try:
-                os.rmdir(self._made_folder)
-            except OSError:  # somebody else has put something there
-                pass
 
     def _ended(self):
         """Whether the outcome is known; raises it if it is a failure."""
@@ -201,7 +175,7 @@ class Save(_hoist.Save):
         if self._ended():
             return True
         try:
-            done = self._wait(timeout_ns)
+            done = self._wait_for(timeout_ns)
             self._progress(self)
         except BaseException:
             if self._ended():  # another thread has waited, too, and was quicker
@@ -213,12 +187,21 @@ class Save(_hoist.Save):
             self._end(True)
         return done
 
+    def _wait_for(self, timeout_ns):
+        """Whether the save has ended well, after so long a wait at most.  Raises what it failed with."""
+        if not self._is_done():
+            if timeout_ns > 0:
+                waiting.poll(self.fileno(), timeout_ns)
+            if not self._is_done():
+                return False
+        self._wait()
+        return True
+
     def _settle(self):
         """Cancels the save, and waits for its end."""
         self.cancel()
         try:
-            while not self._wait(_STEP_NS):
-                pass
+            self._wait()
             self._facts = self._report()
             self._end(True)  # it was too late to cancel
         except Exception as error:  # pylint: disable=broad-exception-caught
@@ -255,10 +238,8 @@ class Save(_hoist.Save):
                 return False
 
     async def _wait_async(self):
-        pause = 0.0005
         while not self._take(0):
-            await _sleep(pause)
-            pause = min(2 * pause, 0.01)
+            await waiting.readable(self.fileno(), self._progress.step)
         return self
 
     def __await__(self):
@@ -296,7 +277,7 @@ class Save(_hoist.Save):
             self.close()
 
     def __del__(self):
-        if self.closed or getattr(self, "_outcome", True) is not None or self not in _running:
+        if self.closed or not getattr(self, "_is_started", False) or self._outcome is not None:
             return
         warnings.warn(f"{self!r} was dropped before its end, and is cancelled: call wait()",
                       ResourceWarning, source=self)
@@ -309,16 +290,14 @@ class Save(_hoist.Save):
 
 
 def _file_of(path):
-    """(path of the file, folder that was made or None): in a folder, model.safetensors."""
+    """(path of the file, folder to make or None): in a folder, model.safetensors."""
     path = os.fspath(path)
     slash = b"/" if isinstance(path, bytes) else "/"
-    if not path.endswith(slash) and not os.path.isdir(path):
+    is_folder = os.path.isdir(path)
+    if not path.endswith(slash) and not is_folder:
         return path, None
-    made = None
-    if not os.path.isdir(path):
-        os.mkdir(path)
-        made = path
-    return os.path.join(path, b"model.safetensors" if slash == b"/" else "model.safetensors"), made
+    name = b"model.safetensors" if slash == b"/" else "model.safetensors"
+    return os.path.join(path, name), None if is_folder else path
 
 
 def save(tensors, path, *, format=None, shard_bytes=None,  # pylint: disable=redefined-builtin
@@ -387,17 +366,15 @@ def save(tensors, path, *, format=None, shard_bytes=None,  # pylint: disable=red
     options = {"format": format, "shard_bytes": 0 if shard_bytes is None else size(shard_bytes),
                "budget": budget, "io": _choice(_IO, io, "io"),
                "engine": _choice(_ENGINES, engine, "engine"), "flags": flags}
-    path, made = _file_of(path)
-    running = None
+    path, folder = _file_of(path)
+    running = Save(path, progress=progress, **options)
     try:
-        running = Save(path, progress=progress, **options)
-        running._made_folder = made
+        if folder is not None:
+            os.mkdir(folder)
+            running._made_folder(os.path.abspath(folder))
         _fill(running, tensors, metadata)
         running._begin(stream)
     except BaseException:
-        if running is not None:
-            _hoist.Save.close(running)
-        if made is not None:
-            os.rmdir(made)
+        _hoist.Save.close(running)
         raise
     return running

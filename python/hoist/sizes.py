@@ -9,10 +9,13 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 def size(value):
     """The bytes that `value` means: an integer, or a text such as "256M", "2G" or "1.5GiB".
 
-    Units are powers of 1024.  Raises ValueError for any other text.
+    Units are powers of 1024.  Raises ValueError for any other text, and for a negative number.
     """
     if not isinstance(value, str):
-        return operator.index(value)
+        n = operator.index(value)
+        if n < 0:
+            raise ValueError(f"{n} is no size: give 0 or more bytes")
+        return n
     text = value.strip().upper()
     number = text.rstrip("KMGTIB")
     unit = text[len(number) :]

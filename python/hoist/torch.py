@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: MIT
 """torch tensors of whole checkpoints."""
 
-import typing
+import collections
 
 import torch
 
-from . import _hoist
 from ._hoist import Buffer
 from .errors import InvalidError
-from .load import load, load_all
+from .load import load, load_all, load_as
 from .options import Target
 from .save import save
+
+# torch's names of the types that safetensors files have; older releases lack some.
+_NAMES = ("bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 "
+          "complex64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu").split()
 
 # Types that older releases of torch do not take over DLPack: passed as bits of the same size.
 _AS_BITS = {"bool": ("u8", "bool"), "u16": ("i16", "uint16"), "u32": ("i32", "uint32"),
@@ -29,9 +32,22 @@ def _taken(buffer):
 
 
 def tensor(buffer):
-    """A tensor over the buffer's memory, on its device, without a copy.
+    """A tensor over the buffer's memory, on its device, without a copy.  The tensor keeps the buffer.
 
-    Raises BufferError for a read-only buffer, as torch would write to it; `copy()` helps.
+    Parameters
+    ----------
+    buffer : hoist.Buffer
+
+    Returns
+    -------
+    torch.Tensor
+
+    Raises
+    ------
+    BufferError
+        The buffer is read-only, and torch would write to it: `copy()` of the buffer helps.
+    TypeError
+        This release of torch lacks the dtype.
     """
     if buffer.is_read_only:
         raise BufferError("the buffer is read-only, and torch has no read-only tensors; "
@@ -46,8 +62,14 @@ def tensor(buffer):
     return flat.view(getattr(torch, name)).reshape(shape)
 
 
+def _tensors(running, target, names):
+    """{name: tensor} of a load to the host, most of them without a Buffer on the way."""
+    return {name: tensor(found) if found.__class__ is Buffer else torch.from_dlpack(found)
+            for name, found in running._capsules(target, names, _AS_BITS).items()}
+
+
 def load_file(source, device=None, **options):
-    """Loads all tensors: a dict of names and tensors on `device`.
+    """Loads all tensors.
 
     To the host, ranges of the files that the page cache holds are mapped, copy-on-write (`io`
     "adaptive", the default here): the files must not shrink, or be written to, while the tensors
@@ -56,40 +78,79 @@ def load_file(source, device=None, **options):
     Parameters
     ----------
     source : str, os.PathLike or hoist.Checkpoint
-    device : str, optional
-        "cpu", "cuda:0", ...; a torch.device will do.
+    device : str or torch.device, optional
+        "cpu", "cuda:0", ...; None: the CPU.
     **options
-        Those of `hoist.load()`, without `window` and `order`.
+        Those of `hoist.load()`, without `window`.
+
+    Returns
+    -------
+    dict of str and torch.Tensor
+        With `targets`, a list of one such dict for each target.
+
+    Raises
+    ------
+    TypeError
+        This release of torch lacks a dtype.
+    hoist.Error, ValueError
+        As `hoist.load()`.
     """
     spec = None if device is None else str(device)
     if not options.get("drop_cache"):
         options.setdefault("io", "adaptive")
-    return {name: tensor(b) for name, b in load_all(source, spec, **options).items()}
+    if spec in (None, "cpu") and not any(options.get(name) for name in ("stream", "targets", "into")) \
+            and options.get("map") != "readonly":
+        return load_as(_tensors, source, **options)
+    found = load_all(source, spec, **options)
+    if isinstance(found, list):
+        return [{name: tensor(b) for name, b in buffers.items()} for buffers in found]
+    return {name: tensor(b) for name, b in found.items()}
 
 
 def as_buffer(array):
-    """A Buffer over the memory of a tensor, on its device, without a copy.  It keeps the tensor.
+    """A Buffer over the memory of a dense tensor, on its device, without a copy.  The buffer keeps the tensor.
 
-    Raises ValueError for a tensor on the meta device, BufferError for one that torch does not export.
+    Parameters
+    ----------
+    array : torch.Tensor
+        Of any strides.
+
+    Returns
+    -------
+    hoist.Buffer
+
+    Raises
+    ------
+    TypeError
+        The tensor is sparse, quantised or on the meta device, or of a type that hoist lacks.
+    BufferError
+        torch does not export the tensor: a conjugate, or a negative.
     """
-    if array.is_meta:
-        raise ValueError("the tensor is on the meta device and has no memory; make it on another "
-                         "device, or take the tensors of load_file()")
     array = array.detach()
-    for name, (bits, kind) in _AS_BITS.items():
-        if array.dtype is getattr(torch, kind, None):
-            plain = array.view(getattr(torch, {"u8": "uint8"}.get(bits, bits.replace("i", "int"))))
-            buffer = _hoist.Buffer.from_dlpack(plain)
-            return buffer.view(name) if buffer.shape else \
-                buffer.reshape((1,)).view(name).reshape(())
-    return _hoist.Buffer.from_dlpack(array)
+    name = str(array.dtype).rpartition(".")[2]
+    if array.is_meta or array.is_quantized or array.layout != torch.strided:
+        kind = "meta" if array.is_meta else name if array.is_quantized else array.layout
+        raise TypeError(f"a tensor that is {kind} has no memory of plain elements; give a dense one on "
+                        "another device")
+    for dtype, (bits, own) in _AS_BITS.items():
+        if own == name:
+            signed = torch.uint8 if bits == "u8" else getattr(torch, "int" + bits[1:])
+            buffer = Buffer.from_dlpack(array.view(signed))
+            return buffer.view(dtype) if buffer.shape else \
+                buffer.reshape((1,)).view(dtype).reshape(())
+    return Buffer.from_dlpack(array)
 
 
-class Loaded(typing.NamedTuple):
-    """The result of `load_into()`."""
+Loaded = collections.namedtuple("Loaded", "missing unexpected")
+Loaded.__doc__ = """The names that `hoist.torch.load_into()` has not loaded.
 
-    missing: list  # names of the module or dict that the checkpoint lacks
-    unexpected: list  # names of the checkpoint that the module or dict lacks
+Attributes
+----------
+missing : list of str
+    Names of the module or dict that the checkpoint lacks.
+unexpected : list of str
+    Names of the checkpoint that the module or dict lacks.
+"""
 
 
 def _once(tensors):
@@ -151,32 +212,35 @@ def load_into(module, source, *, strict=True, **options):
 
 
 def iter(source, device=None, **options):  # pylint: disable=redefined-builtin
-    """Gives (name, tensor) as tensors arrive; with `window`, tensors that are dropped make room."""
+    """Gives tensors as they arrive; with `window`, tensors that the program drops make room.
+
+    The load runs beside the program, and is cancelled when the generator is closed.
+
+    Parameters
+    ----------
+    source : str, os.PathLike or hoist.Checkpoint
+    device : str or torch.device, optional
+    **options
+        Those of `hoist.load()`, without `targets` and `into`.
+
+    Yields
+    ------
+    name : str
+    tensor : torch.Tensor
+
+    Raises
+    ------
+    WindowError
+        The window is full of tensors that the program holds.
+    hoist.Error, ValueError, TypeError
+        As `hoist.load()`.
+    """
     spec = None if device is None else str(device)
     with load(source, spec, **options) as running:
         for name, buffer in running:
             box = [tensor(buffer)]
             del buffer  # the window counts what this generator holds, too
             yield name, box.pop()
-
-
-def buffer_of(array):
-    """A hoist.Buffer over the memory of a dense tensor, on its device, without a copy.
-
-    Tensors that are a conjugate or a negative are computed first.  Raises TypeError for sparse,
-    quantised and meta tensors, and for types that hoist lacks.
-    """
-    array = array.detach()
-    name = str(array.dtype).rpartition(".")[2]
-    if array.layout != torch.strided or array.is_quantized or array.device.type == "meta":
-        kind = "meta" if array.device.type == "meta" else array.layout if not array.is_quantized else name
-        raise TypeError(f"a tensor that is {kind} has no memory of plain elements: save it dense")
-    array = array.resolve_conj().resolve_neg()
-    for dtype, (bits, own) in _AS_BITS.items():
-        if own == name:
-            signed = torch.uint8 if bits == "u8" else getattr(torch, "int" + bits[1:])
-            return Buffer.from_dlpack(array.view(signed)).view(dtype)
-    return Buffer.from_dlpack(array)
 
 
 def save_file(tensors, path, **options):

@@ -24,7 +24,7 @@ def _in_trio():
     return trio
 
 
-async def _readable_in_asyncio(fd):
+async def _readable_in_asyncio(fd, timeout):
     import asyncio  # pylint: disable=import-outside-toplevel  # takes as long as all of hoist
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -33,15 +33,19 @@ async def _readable_in_asyncio(fd):
         if not future.done():
             future.set_result(None)
 
+    timer = None if timeout is None else loop.call_later(timeout, ready)
     loop.add_reader(fd, ready)
     try:
         await future
     finally:
         loop.remove_reader(fd)
+        if timer is not None:
+            timer.cancel()
 
 
-async def readable(fd):
-    """Waits until `fd` is readable: in asyncio's event loop or in trio's, with or without anyio.
+async def readable(fd, timeout=None):
+    """Waits until `fd` is readable, or `timeout` seconds are over: in asyncio's event loop or in
+    trio's, with or without anyio.
 
     The wait is for a duplicate, so several tasks may wait for one descriptor, and its owner may
     close it meanwhile.
@@ -49,9 +53,10 @@ async def readable(fd):
     own = os.dup(fd)
     try:
         trio = _in_trio()
-        if trio is not None:
-            await trio.lowlevel.wait_readable(own)
+        if trio is None:
+            await _readable_in_asyncio(own, timeout)
         else:
-            await _readable_in_asyncio(own)
+            with trio.move_on_after(float("inf") if timeout is None else timeout):
+                await trio.lowlevel.wait_readable(own)
     finally:
         os.close(own)

@@ -2,6 +2,8 @@
 /* Buffer: properties, views, copies.  The contract is in python/src/module.h. */
 #include <stdlib.h>
 
+#include "buffer-doc.h"
+#include "exchange-doc.h"
 #include "module.h"
 
 typedef hoist_py_buffer_object object;
@@ -11,14 +13,39 @@ static object *self_of(PyObject *self)
 	return (object *)self;
 }
 
-PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer)
+/* Objects of this class have no attributes, so only those whose memory has an owner can be part of
+ * a cycle. */
+static PyObject *make(PyTypeObject *type, hoist_buffer *buffer, struct hoist_py_owner *owner)
 {
 	object *self = (object *)PyType_GenericAlloc(type, 0);
-	if (self == NULL)
+	if (self == NULL) {
 		HOIST_PY_WAITING(hoist_buffer_unref(buffer));
-	else
-		self->buffer = buffer;
+		return NULL;
+	}
+	if (type == hoist_py_buffer_type && owner == NULL)
+		PyObject_GC_UnTrack(self);
+	self->buffer = buffer;
+	self->owner = owner;
 	return (PyObject *)self;
+}
+
+PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer)
+{
+	PyObject *known = hoist_buffer_get_user(buffer);
+	if (known == NULL || !Py_IS_TYPE(known, type) || Py_REFCNT(known) == 0)
+		return make(type, buffer, NULL);
+	Py_INCREF(known);
+	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
+	return known;
+}
+
+PyObject *hoist_py_owned_buffer(PyTypeObject *type, hoist_buffer *buffer,
+				struct hoist_py_owner *owner)
+{
+	PyObject *self = make(type, buffer, owner);
+	if (self != NULL)
+		(void)hoist_buffer_set_user(buffer, NULL, self, NULL);
+	return self;
 }
 
 PyObject *hoist_py_buffer(hoist_buffer *buffer)
@@ -30,27 +57,33 @@ PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view)
 {
 	if (err < 0)
 		return hoist_py_fail(err);
-	PyObject *ret = hoist_py_buffer_of(Py_TYPE(self), *view);
+	PyObject *ret = make(Py_TYPE(self), *view, self_of(self)->owner);
 	if (ret != NULL)
 		self_of(ret)->is_unordered = self_of(self)->is_unordered;
 	return ret;
 }
 
-PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *arguments)
+PyObject *hoist_py_call(const char *name, PyObject *arguments)
 {
 	PyObject *module = PyImport_ImportModule("hoist.buffer");
 	PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+	PyObject *ret = function == NULL ? NULL : PyObject_CallObject(function, arguments);
+	Py_XDECREF(module);
+	Py_XDECREF(function);
+	return ret;
+}
+
+PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *arguments)
+{
 	Py_ssize_t n = arguments == NULL ? 0 : PyTuple_Size(arguments);
-	PyObject *all = function == NULL ? NULL : PyTuple_New(n + 1);
+	PyObject *all = PyTuple_New(n + 1);
 	PyObject *ret = NULL;
 	if (all != NULL) {
 		(void)PyTuple_SetItem(all, 0, Py_NewRef(self));
 		for (Py_ssize_t i = 0; i < n; i++)
 			(void)PyTuple_SetItem(all, i + 1, Py_NewRef(PyTuple_GetItem(arguments, i)));
-		ret = PyObject_CallObject(function, all);
+		ret = hoist_py_call(name, all);
 	}
-	Py_XDECREF(module);
-	Py_XDECREF(function);
 	Py_XDECREF(all);
 	return ret;
 }
@@ -122,16 +155,57 @@ static PyObject *buffer_adopt(PyObject *type, PyObject *args)
 	int is_unordered = 0;
 	if (!PyArg_ParseTuple(args, "O!|p:_of", hoist_py_buffer_type, &other, &is_unordered))
 		return NULL;
-	PyObject *ret =
-		hoist_py_buffer_of((PyTypeObject *)type, hoist_buffer_ref(self_of(other)->buffer));
+	PyObject *ret = make((PyTypeObject *)type, hoist_buffer_ref(self_of(other)->buffer),
+			     self_of(other)->owner);
 	if (ret != NULL)
 		self_of(ret)->is_unordered = is_unordered;
 	return ret;
 }
 
+/* The owner of the memory, if nobody but this object, and loads that keep this object, holds the
+ * storage; NULL.  The collector may ask several times, and gets one answer: whoever holds the
+ * storage in a call without the GIL is counted in n_uses. */
+static struct hoist_py_owner *sole_owner(const object *o)
+{
+	hoist_buffer_info info = {.size = sizeof info};
+	if (o->owner == NULL || o->buffer == NULL || atomic_load(&o->n_uses) > 0 ||
+	    hoist_buffer_get_info(o->buffer, &info) < 0 || info.is_closed)
+		return NULL;
+	bool is_sole = info.n_refs == 1 + o->n_loads && info.n_storage_refs == 1 + o->n_loads;
+	return is_sole ? o->owner : NULL;
+}
+
+static int buffer_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	struct hoist_py_owner *owner = sole_owner(self_of(self));
+	Py_VISIT(Py_TYPE(self));
+	return owner == NULL ? 0 : hoist_py_visit_owner(owner, visit, arg);
+}
+
+/* Lets go of the memory of a Buffer that is garbage.  A load in place ends first. */
+static int buffer_clear(PyObject *self)
+{
+	object *o = self_of(self);
+	if (o->n_loads == 0 && sole_owner(o) != NULL)
+		HOIST_PY_WAITING((void)hoist_buffer_close(o->buffer, NULL));
+	return 0;
+}
+
+/* An owner's function is called while the objects that it uses are whole.  Without one the Buffer
+ * stays open: a finalizer of another object may bring it back to life. */
+static void buffer_finalize(PyObject *self)
+{
+	const struct hoist_py_owner *owner = sole_owner(self_of(self));
+	if (owner != NULL && hoist_py_owner_calls(owner))
+		hoist_py_finalize(self, buffer_clear);
+}
+
 static void buffer_dealloc(PyObject *self)
 {
 	hoist_buffer *buffer = self_of(self)->buffer;
+	PyObject_GC_UnTrack(self);
+	if (buffer != NULL && hoist_buffer_get_user(buffer) == self)
+		(void)hoist_buffer_set_user(buffer, self, NULL, NULL);
 	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
 	hoist_py_free_object(self);
 }
@@ -152,6 +226,16 @@ static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords
 		return NULL;
 	}
 	HOIST_PY_WAITING(err = hoist_buffer_close(self_of(self)->buffer, stream));
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+/* _free_on(stream): the memory goes back behind the work on the stream. */
+static PyObject *buffer_free_on(PyObject *self, PyObject *on)
+{
+	hoist_stream *stream;
+	if (hoist_py_stream_arg(on, &stream) < 0)
+		return NULL;
+	int err = hoist_buffer_free_on(self_of(self)->buffer, stream);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
@@ -353,92 +437,53 @@ static PyObject *buffer_sizeof(PyObject *self, PyObject *none)
 #define KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef methods[] = {
-	{"close", KEYWORDS(buffer_close), METH_VARARGS | METH_KEYWORDS,
-	 "close($self, /, stream=None)\n--\n\nLets go of the memory, behind the work on `stream`."},
-	{"reshape", buffer_reshape, METH_O,
-	 "reshape($self, shape, /)\n--\n\nThe same elements in another shape; one extent may be "
-	 "-1."},
-	{"permute", buffer_permute, METH_O,
-	 "permute($self, axes, /)\n--\n\nThe axes in another order."},
-	{"view", KEYWORDS(buffer_view), METH_VARARGS | METH_KEYWORDS,
-	 "view($self, /, dtype, shape=None, *, offset=0)\n--\n\nThe same bytes as another dtype; "
-	 "with "
-	 "a shape, from `offset` bytes on."},
-	{"read_only", buffer_read_only, METH_NOARGS,
-	 "read_only($self, /)\n--\n\nThe same elements, which the result cannot write."},
-	{"on_stream", buffer_on_stream, METH_O,
-	 "on_stream($self, stream, /)\n--\n\nThe same memory with another stream of the device."},
-	{"allocate", buffer_allocate, METH_NOARGS,
-	 "allocate($self, /)\n--\n\nTakes the memory of a lazy buffer now."},
-	{"freeze", buffer_freeze, METH_NOARGS,
-	 "freeze($self, /)\n--\n\nForbids writing to the storage for good."},
-	{"is_aligned", buffer_is_aligned, METH_VARARGS,
-	 "is_aligned($self, alignment=0, /)\n--\n\nWhether the first element's address is a "
-	 "multiple of `alignment`; 0: of the dtype's own."},
-	{"describe", buffer_describe, METH_VARARGS,
-	 "describe($self, values=False, /)\n--\n\nThe buffer in words, with its values or "
-	 "without."},
-	{"to", hoist_py_to, METH_O,
-	 "to($self, where, /)\n--\n\nThis buffer if its memory is on the device, else a copy "
-	 "there.  A stream: a buffer with that stream."},
-	{"copy", KEYWORDS(hoist_py_copy), METH_VARARGS | METH_KEYWORDS,
-	 "copy($self, /, device=None, *, stream=None)\n--\n\nA contiguous copy, on the same or "
-	 "another device; with a stream the copy is queued there."},
-	{"copy_from", KEYWORDS(hoist_py_copy_from), METH_VARARGS | METH_KEYWORDS,
-	 "copy_from($self, source, /, *, stream=None, contiguous=False, nbytes=False)\n--\n\n"
-	 "Copies the elements of a Buffer.  `contiguous`: refuses any other layout.  `nbytes`: "
-	 "copies bytes, whatever the dtypes and shapes."},
-	{"fill", KEYWORDS(hoist_py_fill), METH_VARARGS | METH_KEYWORDS,
-	 "fill($self, value, /, *, stream=None)\n--\n\nA number for every element, or bytes (1, 2, "
-	 "4, 8 or 16 of them) that are repeated."},
-	{"fork", KEYWORDS(hoist_py_fork), METH_VARARGS | METH_KEYWORDS | METH_STATIC,
-	 "fork(buffers, /, *, copy=True)\n--\n\nBuffers over one new storage that lie to each "
-	 "other as `buffers` lie in theirs."},
-	{"tobytes", hoist_py_tobytes, METH_NOARGS,
-	 "tobytes($self, /)\n--\n\nThe elements in C order, as bytes."},
-	{"item", hoist_py_item, METH_NOARGS,
-	 "item($self, /)\n--\n\nThe only element, as a number."},
+	{"close", KEYWORDS(buffer_close), METH_VARARGS | METH_KEYWORDS, close_doc},
+	{"reshape", buffer_reshape, METH_O, reshape_doc},
+	{"permute", buffer_permute, METH_O, permute_doc},
+	{"view", KEYWORDS(buffer_view), METH_VARARGS | METH_KEYWORDS, view_doc},
+	{"read_only", buffer_read_only, METH_NOARGS, read_only_doc},
+	{"on_stream", buffer_on_stream, METH_O, on_stream_doc},
+	{"allocate", buffer_allocate, METH_NOARGS, allocate_doc},
+	{"freeze", buffer_freeze, METH_NOARGS, freeze_doc},
+	{"is_aligned", buffer_is_aligned, METH_VARARGS, is_aligned_doc},
+	{"describe", buffer_describe, METH_VARARGS, describe_doc},
+	{"to", hoist_py_to, METH_O, to_doc},
+	{"copy", KEYWORDS(hoist_py_copy), METH_VARARGS | METH_KEYWORDS, copy_doc},
+	{"copy_from", KEYWORDS(hoist_py_copy_from), METH_VARARGS | METH_KEYWORDS, copy_from_doc},
+	{"fill", KEYWORDS(hoist_py_fill), METH_VARARGS | METH_KEYWORDS, fill_doc},
+	{"fork", KEYWORDS(hoist_py_fork), METH_VARARGS | METH_KEYWORDS | METH_STATIC, fork_doc},
+	{"tobytes", hoist_py_tobytes, METH_NOARGS, tobytes_doc},
+	{"item", hoist_py_item, METH_NOARGS, item_doc},
 	{"_set", hoist_py_set_element, METH_VARARGS, NULL},
 	{"_with_layout", hoist_py_with_layout, METH_VARARGS, NULL},
+	{"_free_on", buffer_free_on, METH_O, NULL},
 	{"_of", buffer_adopt, METH_VARARGS | METH_CLASS, NULL},
 	{"from_buffer", KEYWORDS(hoist_py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "from_buffer($type, object, /, dtype=None)\n--\n\nA buffer over the memory of an object "
-	 "with Python's buffer protocol, without a copy."},
+	 from_buffer_doc},
 	{"from_address", KEYWORDS(hoist_py_from_address), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "from_address($type, address, nbytes, dtype, shape, *, strides=None, nbytes_before=0, "
-	 "device=None, owner=None, release=None, read_only=False)\n--\n\n"
-	 "A buffer over memory that the caller has.  The buffer keeps `owner`, and calls "
-	 "`release()` when its memory is not used any more."},
+	 from_address_doc},
 	{"from_cuda_array_interface", KEYWORDS(hoist_py_from_cai),
-	 METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "from_cuda_array_interface($type, object, /, *, stream=None, sync=True)\n--\n\n"
-	 "A buffer over the memory of an object with the CUDA Array Interface."},
-	{"mmap", KEYWORDS(hoist_py_mmap), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "mmap($type, path, dtype, shape, mode='copyonwrite', offset=0, populate=False, "
-	 "alias=False)\n--\n\nA buffer over a file, with the modes of numpy.memmap.  `alias`: mode "
-	 "\"r\" gives read-only pages of the file in place of a copy."},
-	{"load_max", hoist_py_load_max, METH_VARARGS | METH_CLASS,
-	 "load_max($type, path, /)\n--\n\nThe only buffer of a .max file."},
-	{"flush", hoist_py_flush, METH_NOARGS,
-	 "flush($self, /)\n--\n\nWaits until what was written to a file's pages is on disk."},
+	 METH_VARARGS | METH_KEYWORDS | METH_CLASS, from_cai_doc},
+	{"mmap", KEYWORDS(hoist_py_mmap), METH_VARARGS | METH_KEYWORDS | METH_CLASS, mmap_doc},
+	{"load_max", hoist_py_load_max, METH_VARARGS | METH_CLASS, load_max_doc},
+	{"flush", hoist_py_flush, METH_NOARGS, flush_doc},
 	{"__reduce_ex__", buffer_reduce, METH_VARARGS, NULL},
 	{"__deepcopy__", buffer_deepcopy, METH_O, NULL},
 	{"__array__", KEYWORDS(buffer_array), METH_VARARGS | METH_KEYWORDS, NULL},
 	{"__sizeof__", buffer_sizeof, METH_NOARGS, NULL},
-	{"__dlpack__", KEYWORDS(hoist_py_to_dlpack), METH_VARARGS | METH_KEYWORDS,
-	 "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, "
-	 "copy=None)\n--\n\n"},
-	{"__dlpack_device__", hoist_py_dlpack_device, METH_NOARGS,
-	 "__dlpack_device__($self, /)\n--\n\n"},
+	{"__dlpack__", KEYWORDS(hoist_py_to_dlpack), METH_VARARGS | METH_KEYWORDS, to_dlpack_doc},
+	{"__dlpack_device__", hoist_py_dlpack_device, METH_NOARGS, dlpack_device_doc},
 	{"from_dlpack", KEYWORDS(hoist_py_from_dlpack), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "from_dlpack($type, array, /, *, copy=None)\n--\n\n"
-	 "A buffer over the memory of an array of another library."},
+	 from_dlpack_doc},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot slots[] = {
 	{Py_tp_new, (void *)buffer_new},
 	{Py_tp_dealloc, (void *)buffer_dealloc},
+	{Py_tp_traverse, (void *)buffer_traverse},
+	{Py_tp_clear, (void *)buffer_clear},
+	{Py_tp_finalize, (void *)buffer_finalize},
 	{Py_tp_repr, (void *)buffer_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, hoist_py_buffer_fields},
@@ -451,21 +496,22 @@ static PyType_Slot slots[] = {
 	{Py_nb_bool, (void *)hoist_py_bool},
 	{Py_bf_getbuffer, (void *)hoist_py_getbuffer},
 	{Py_bf_releasebuffer, (void *)hoist_py_releasebuffer},
-	{Py_tp_doc, "Buffer(dtype, shape, device=None, *, stream=None, pinned=False, zero=False, "
-		    "lazy=False, shareable=False)\n--\n\n"
-		    "Typed, shaped memory on a device."},
+	{Py_tp_doc, (void *)(uintptr_t)type_doc},
 	{0, NULL},
 };
 
 static PyType_Spec type = {
 	.name = "hoist.Buffer",
 	.basicsize = sizeof(object),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_BASETYPE,
+	/* Not immutable: the exchange table is an attribute of the type, set when the type is
+	   there. */
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
 	.slots = slots,
 };
 
 int hoist_py_add_buffer_type(PyObject *module)
 {
 	hoist_py_buffer_type = hoist_py_add_type(module, &type);
-	return hoist_py_buffer_type == NULL ? -1 : 0;
+	return hoist_py_buffer_type == NULL ? -1
+					    : hoist_py_add_exchange_table(hoist_py_buffer_type);
 }

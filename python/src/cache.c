@@ -66,13 +66,17 @@ static PyObject *image_tensor(PyObject *self, PyObject *args)
 	if (image == NULL || !PyArg_ParseTuple(args, "n", &index))
 		return NULL;
 	int err = hoist_image_tensor(image, (size_t)index, &i);
-	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(&i);
+	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(&PyTuple_Type, &i);
 }
 
 static PyObject *image_find(PyObject *self, PyObject *name)
 {
 	size_t index;
 	hoist_image *image = open_image(self);
+	if (image != NULL && !PyUnicode_Check(name)) {
+		PyErr_SetString(PyExc_TypeError, "the name of a tensor is a str");
+		return NULL;
+	}
 	const char *text = image == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
 	if (text == NULL)
 		return NULL;

@@ -2,6 +2,10 @@
 /* Checkpoint: the files that name tensors.  The contract is in python/src/module.h. */
 #include "module.h"
 
+#include <limits.h>
+
+#include <hoist/hub.h>
+
 typedef struct object {
 	PyObject_HEAD hoist_checkpoint *checkpoint; /* NULL: closed */
 	atomic_int n_uses;			    /* starts of loads that run without the GIL */
@@ -38,7 +42,10 @@ static PyObject *checkpoint_new(PyTypeObject *type, PyObject *args, PyObject *ke
 	if (self != NULL) {
 		hoist_checkpoint *checkpoint = NULL;
 		const char *text = PyBytes_AsString(path);
-		HOIST_PY_WAITING(err = hoist_checkpoint_open(text, flags, &checkpoint));
+		char found[PATH_MAX];
+		HOIST_PY_WAITING(err = hoist_hub_find(text, found, sizeof found);
+				 if (err == 0) err =
+					 hoist_checkpoint_open(found, flags, &checkpoint));
 		self->checkpoint = checkpoint;
 		if (err < 0) {
 			Py_CLEAR(self);
@@ -75,26 +82,41 @@ static Py_ssize_t checkpoint_length(PyObject *self)
 	return checkpoint == NULL ? -1 : (Py_ssize_t)hoist_checkpoint_n_tensors(checkpoint);
 }
 
-PyObject *hoist_py_tensor_tuple(const hoist_tensor_info *i)
+PyObject *hoist_py_tensor_tuple(PyTypeObject *type, const hoist_tensor_info *i)
 {
-	return Py_BuildValue("(sNNKnKN)", i->name, hoist_py_dtype_name(i->dtype),
-			     hoist_py_tuple(i->rank, i->shape), (unsigned long long)i->bytes,
-			     (Py_ssize_t)i->file, (unsigned long long)i->offset,
-			     i->strides == NULL ? Py_NewRef(Py_None)
-						: hoist_py_tuple(i->rank, i->strides));
+	PyObject *fields[] = {
+		PyUnicode_FromString(i->name),
+		hoist_py_dtype_name(i->dtype),
+		hoist_py_tuple(i->rank, i->shape),
+		PyLong_FromUnsignedLongLong(i->bytes),
+		PyLong_FromSize_t(i->file),
+		PyLong_FromUnsignedLongLong(i->offset),
+		i->strides == NULL ? Py_NewRef(Py_None) : hoist_py_tuple(i->rank, i->strides),
+	};
+	const Py_ssize_t n = sizeof fields / sizeof fields[0];
+	PyObject *tuple = PyType_GenericAlloc(type, n);
+	for (Py_ssize_t f = 0; f < n; f++) {
+		if (tuple == NULL)
+			Py_XDECREF(fields[f]);
+		else if (fields[f] == NULL || PyTuple_SetItem(tuple, f, fields[f]) < 0)
+			Py_CLEAR(tuple);
+	}
+	return tuple;
 }
 
+/* (class that inherits from tuple, index): the facts of a tensor. */
 static PyObject *tensor(PyObject *self, PyObject *args)
 {
 	hoist_tensor_info i = {.size = sizeof i};
+	PyTypeObject *type;
 	Py_ssize_t index;
-	if (!PyArg_ParseTuple(args, "n", &index))
+	if (!PyArg_ParseTuple(args, "O!n", &PyType_Type, &type, &index))
 		return NULL;
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
 	if (checkpoint == NULL)
 		return NULL;
 	int err = hoist_checkpoint_tensor(checkpoint, (size_t)index, &i);
-	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(&i);
+	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(type, &i);
 }
 
 static PyObject *names(PyObject *self, PyObject *none)
@@ -120,6 +142,10 @@ static PyObject *find(PyObject *self, PyObject *name)
 {
 	size_t index;
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	if (checkpoint != NULL && !PyUnicode_Check(name)) {
+		PyErr_SetString(PyExc_TypeError, "the name of a tensor is a str");
+		return NULL;
+	}
 	const char *text = checkpoint == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
 	if (text == NULL)
 		return NULL;

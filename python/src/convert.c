@@ -11,8 +11,11 @@ int hoist_py_dtype(PyObject *name, hoist_dtype *ret)
 {
 	const char *text = NULL;
 	PyObject *own = NULL;
-	if (!PyUnicode_Check(
-		    name)) /* objects whose str() ends in a name: hoist.driver.DType, torch.dtype */
+	/* Objects whose str() ends in a name: hoist.driver.DType, torch.dtype; classes:
+	 * numpy.float32. */
+	if (PyType_Check(name))
+		name = own = PyObject_GetAttrString(name, "__name__");
+	else if (!PyUnicode_Check(name))
 		name = own = PyObject_Str(name);
 	if (name != NULL)
 		text = PyUnicode_AsUTF8AndSize(name, NULL);
@@ -28,9 +31,16 @@ int hoist_py_dtype(PyObject *name, hoist_dtype *ret)
 	return err < 0 ? -1 : 0;
 }
 
+/* Names are made once, and stay: properties ask for them for each tensor of a load. */
 PyObject *hoist_py_dtype_name(hoist_dtype dtype)
 {
-	return PyUnicode_InternFromString(hoist_dtype_name(dtype));
+	static _Atomic(PyObject *) names[256]; /* by the enum's values, which are below that */
+	PyObject *name = atomic_load(&names[(unsigned char)dtype]);
+	if (name == NULL) {
+		name = PyUnicode_InternFromString(hoist_dtype_name(dtype));
+		atomic_store(&names[(unsigned char)dtype], name);
+	}
+	return Py_XNewRef(name);
 }
 
 /* --- integers --- */

@@ -44,6 +44,10 @@ PyObject *hoist_py_to(PyObject *self, PyObject *where)
 	}
 	if (hoist_py_device_arg(where, &device) < 0)
 		return NULL;
+	if (device != hoist_buffer_device(o->buffer) && hoist_py_await_buffer(self) < 0) {
+		hoist_device_unref(device);
+		return NULL;
+	}
 	HOIST_PY_USING(o, err = hoist_buffer_to(o->buffer, device, &ret);
 		       hoist_device_unref(device));
 	return same_or_new(self, err, ret);
@@ -63,6 +67,10 @@ PyObject *hoist_py_copy(PyObject *self, PyObject *args, PyObject *keywords)
 	    hoist_py_stream_arg(on, &stream) < 0 ||
 	    (spec != Py_None && hoist_py_device_arg(spec, &device) < 0))
 		return NULL;
+	if (stream == NULL && hoist_py_await_buffer(self) < 0) {
+		hoist_device_unref(device);
+		return NULL;
+	}
 	HOIST_PY_USING(o, err = stream != NULL
 					? hoist_buffer_copy_to_stream(o->buffer, stream, &ret)
 					: hoist_buffer_copy(o->buffer, device, &ret);
@@ -136,6 +144,9 @@ PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 	if (from == NULL || hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
 	unsigned flags = (contiguous ? HOIST_COPY_CONTIGUOUS : 0) | (nbytes ? HOIST_COPY_BYTES : 0);
+	if (stream == NULL &&
+	    (hoist_py_await_buffer(self) < 0 || hoist_py_await_buffer(source) < 0))
+		return NULL;
 	atomic_fetch_add(&self_of(source)->n_uses, 1);
 	HOIST_PY_USING(o, err = hoist_buffer_copy_with(o->buffer, from, stream, flags));
 	atomic_fetch_sub(&self_of(source)->n_uses, 1);
@@ -205,6 +216,10 @@ PyObject *hoist_py_tobytes(PyObject *self, PyObject *none)
 	if (bytes == NULL)
 		return NULL;
 	char *to = PyBytes_AsString(bytes);
+	if (hoist_py_await_buffer(self) < 0) {
+		Py_DECREF(bytes);
+		return NULL;
+	}
 	HOIST_PY_USING(o, err = hoist_buffer_copy_out(o->buffer, to, n));
 	if (err == 0)
 		return bytes;
@@ -234,6 +249,8 @@ PyObject *hoist_py_item(PyObject *self, PyObject *none)
 	hoist_number number;
 	int err;
 	(void)none;
+	if (hoist_py_await_buffer(self) < 0)
+		return NULL;
 	HOIST_PY_USING(o, err = hoist_buffer_item(o->buffer, &number));
 	return err < 0 ? hoist_py_fail(err) : hoist_py_number_object(number);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Device and Budget.  The contract is in python/src/module.h. */
+#include "device-doc.h"
 #include "module.h"
 
 /* --- Device --- */
@@ -99,7 +100,11 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	(void)type;
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:Device", names, &spec))
 		return NULL;
-	return hoist_py_device_arg(spec, &device) < 0 ? NULL : hoist_py_device(device);
+	PyObject *text =
+		PyLong_Check(spec) ? PyUnicode_FromFormat("gpu:%S", spec) : Py_NewRef(spec);
+	int err = text == NULL ? -1 : hoist_py_device_arg(text, &device);
+	Py_XDECREF(text);
+	return err < 0 ? NULL : hoist_py_device(device);
 }
 
 static void device_dealloc(PyObject *self)
@@ -136,7 +141,15 @@ static PyObject *device_info(PyObject *self, PyObject *none)
 			     i.driver_version, "library", i.library);
 }
 
-enum { FIELD_ID, FIELD_API, FIELD_LABEL, FIELD_IS_HOST, FIELD_NAME, FIELD_IS_COMPATIBLE };
+enum {
+	FIELD_ID,
+	FIELD_API,
+	FIELD_LABEL,
+	FIELD_IS_HOST,
+	FIELD_NAME,
+	FIELD_IS_COMPATIBLE,
+	FIELD_MAX_ALLOC
+};
 
 static PyObject *device_field(PyObject *self, void *closure)
 {
@@ -155,6 +168,8 @@ static PyObject *device_field(PyObject *self, void *closure)
 		return PyBool_FromLong(i.is_host);
 	case FIELD_NAME:
 		return PyUnicode_FromString(i.name);
+	case FIELD_MAX_ALLOC:
+		return PyLong_FromUnsignedLongLong(i.total_memory);
 	default:
 		return PyBool_FromLong(i.is_compatible);
 	}
@@ -229,6 +244,20 @@ static PyObject *device_synchronize(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
+/* As cuda.core: hoist switches devices itself. */
+static PyObject *device_set_current(PyObject *self, PyObject *none)
+{
+	(void)self;
+	(void)none;
+	return Py_NewRef(Py_None);
+}
+
+static PyObject *device_create_stream(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return PyObject_CallFunctionObjArgs((PyObject *)hoist_py_stream_type, self, NULL);
+}
+
 static PyObject *device_reduce(PyObject *self, PyObject *none)
 {
 	(void)none;
@@ -237,15 +266,15 @@ static PyObject *device_reduce(PyObject *self, PyObject *none)
 }
 
 static PyMethodDef device_methods[] = {
-	{"info", device_info, METH_NOARGS,
-	 "info($self, /)\n--\n\nThe device's properties, as a dict."},
-	{"synchronize", device_synchronize, METH_NOARGS,
-	 "synchronize($self, /)\n--\n\nWaits for all work on the device."},
-	{"can_access", device_can_access, METH_O,
-	 "can_access($self, other, /)\n--\n\nTrue: kernels of this device can access memory of "
-	 "the other."},
-	{"cpu", device_cpu, METH_VARARGS | METH_CLASS,
-	 "cpu($type, id=-1, /)\n--\n\nThe CPU, whatever the id."},
+	{"info", device_info, METH_NOARGS, info_doc},
+	{"synchronize", device_synchronize, METH_NOARGS, synchronize_doc},
+	{"sync", device_synchronize, METH_NOARGS, "sync($self, /)\n--\n\nAs `synchronize()`."},
+	{"set_current", device_set_current, METH_NOARGS,
+	 "set_current($self, /)\n--\n\nHas no effect: hoist needs no current device."},
+	{"create_stream", device_create_stream, METH_NOARGS,
+	 "create_stream($self, /)\n--\n\nA new Stream of this device."},
+	{"can_access", device_can_access, METH_O, can_access_doc},
+	{"cpu", device_cpu, METH_VARARGS | METH_CLASS, cpu_doc},
 	{"_open", device_open, METH_VARARGS | METH_CLASS, NULL},
 	{"__reduce__", device_reduce, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
@@ -258,11 +287,14 @@ static PyMethodDef device_methods[] = {
 
 static PyGetSetDef device_fields[] = {
 	FIELD("id", FIELD_ID, "The driver's number; 0 for the CPU."),
+	FIELD("device_id", FIELD_ID, "As `id`."),
 	FIELD("api", FIELD_API, "\"cpu\", \"cuda\" or \"hip\"."),
 	FIELD("label", FIELD_LABEL, "\"cpu\" or \"gpu\"."),
 	FIELD("is_host", FIELD_IS_HOST, "True: the CPU."),
 	FIELD("model_name", FIELD_NAME, "What the driver calls the device."),
 	FIELD("is_compatible", FIELD_IS_COMPATIBLE, "True: hoist can use the device."),
+	FIELD("max_single_alloc_size", FIELD_MAX_ALLOC,
+	      "The most bytes that one buffer can have: all memory of the device."),
 	{"architecture_name", device_architecture, NULL,
 	 "\"sm_90\", \"gfx942\"; a ValueError for the CPU.", NULL},
 	{"stats", device_stats, NULL,
@@ -283,9 +315,7 @@ static PyType_Slot device_slots[] = {
 	{Py_tp_str, (void *)device_str},
 	{Py_tp_methods, device_methods},
 	{Py_tp_getset, device_fields},
-	{Py_tp_doc,
-	 "Device(spec=None)\n--\n\n"
-	 "The CPU (None or \"cpu\") or an accelerator (\"cuda:0\", \"hip:1\", \"gpu\")."},
+	{Py_tp_doc, (void *)(uintptr_t)device_doc},
 	{0, NULL},
 };
 

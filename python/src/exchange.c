@@ -85,15 +85,21 @@ int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	}
 	if (writes && info.is_read_only)
 		return refuse("the buffer is read-only");
-	/* Takes the memory of a lazy buffer, and waits for the buffer's stream. */
-	HOIST_PY_USING(o, err = hoist_buffer_allocate(o->buffer));
+	/* Takes the memory of a lazy buffer, and waits for the buffer's stream, each only where
+	 * there is something to do: the GIL is not let go for nothing. */
+	err = 0;
+	if (!info.is_allocated)
+		HOIST_PY_USING(o, err = hoist_buffer_allocate(o->buffer));
 	if (err == 0 && hoist_buffer_bytes(o->buffer) > 0 && hoist_buffer_data(o->buffer) == NULL)
 		return refuse("the elements are in device memory; to(\"cpu\") copies them");
 	hoist_stream *stream = NULL;
 	if (err == 0 && !o->is_unordered)
 		err = hoist_buffer_stream(o->buffer, &stream);
-	if (err == 0 && stream != NULL)
+	if (err == 0 && stream != NULL && hoist_stream_query(stream) != 0) {
+		if (hoist_py_await_stream(stream) < 0)
+			return -1;
 		HOIST_PY_USING(o, err = hoist_stream_synchronize(stream));
+	}
 	if (err < 0) {
 		hoist_py_fail(err);
 		return -1;
@@ -128,100 +134,172 @@ void hoist_py_releasebuffer(PyObject *self, Py_buffer *view)
 /* A consumer that has taken the tensor has renamed the capsule. */
 static void drop_versioned(PyObject *capsule)
 {
-	struct DLManagedTensorVersioned *tensor = NULL;
-	if (PyCapsule_IsValid(capsule, VERSIONED))
-		tensor = PyCapsule_GetPointer(capsule, VERSIONED);
+	if (!PyCapsule_IsValid(capsule, VERSIONED))
+		return;
+	struct DLManagedTensorVersioned *tensor = PyCapsule_GetPointer(capsule, VERSIONED);
 	HOIST_PY_WAITING(hoist_dlpack_release(tensor));
 }
 
 static void drop_legacy(PyObject *capsule)
 {
-	struct DLManagedTensor *tensor = NULL;
-	if (PyCapsule_IsValid(capsule, LEGACY))
-		tensor = PyCapsule_GetPointer(capsule, LEGACY);
+	if (!PyCapsule_IsValid(capsule, LEGACY))
+		return;
+	struct DLManagedTensor *tensor = PyCapsule_GetPointer(capsule, LEGACY);
 	HOIST_PY_WAITING(hoist_dlpack_release_legacy(tensor));
 }
 
-/* Reads the arguments of `__dlpack__`.  *@versioned: the consumer knows the struct with a version.
- */
-static int read_request(PyObject *args, PyObject *keywords, hoist_dlpack_options *o,
-			bool *versioned)
+/* The wishes of a consumer. */
+struct request {
+	hoist_dlpack_options options;
+	bool is_versioned;    /* the consumer knows the struct with a version */
+	bool heeds_read_only; /* and does not write to a tensor that says so */
+};
+
+/* (type, id), as the consumer wrote it.  Returns: 0; -1 with an exception. */
+static int read_place(PyObject *device, struct request *r)
+{
+	PyObject *kind = PySequence_GetItem(device, 0);
+	PyObject *id = kind == NULL ? NULL : PySequence_GetItem(device, 1);
+	if (id != NULL) {
+		r->options.device.type = (int)PyNumber_AsSsize_t(kind, PyExc_OverflowError);
+		r->options.device.id = (int)PyNumber_AsSsize_t(id, PyExc_OverflowError);
+	}
+	Py_XDECREF(kind);
+	Py_XDECREF(id);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Reads the arguments of `__dlpack__`.
+ *
+ * max_version alone does not say that a consumer heeds READ_ONLY: torch passes it, and writes.
+ * NumPy passes `dl_device` and `copy`, too, as None where its caller gave none; torch passes those
+ * of the two that its caller gave.  So a None in one of them tells the two apart. */
+static int read_request(PyObject *args, PyObject *keywords, struct request *r)
 {
 	static char *names[] = {"stream", "max_version", "dl_device", "copy", "read_only", NULL};
 	PyObject *stream = Py_None;
 	PyObject *version = Py_None;
-	PyObject *device = Py_None;
-	PyObject *copy = Py_None;
-	PyObject *read_only = Py_None; /* torch's: the buffer's own answer holds */
+	PyObject *device = NULL;
+	PyObject *copy = NULL;
+	PyObject *read_only = Py_None;
 	int major = 0;
 	int minor = 0;
-	int type = 0;
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOOO:__dlpack__", names, &stream,
 					 &version, &device, &copy, &read_only))
 		return -1;
-	if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor))
+	if (version != Py_None && !PyTuple_Check(version)) {
+		PyErr_SetString(PyExc_TypeError, "max_version is a tuple of two integers, or None");
 		return -1;
-	if (device != Py_None) {
-		/* torch passes an enum as the type. */
-		PyObject *kind = PySequence_GetItem(device, 0);
-		PyObject *id = PySequence_GetItem(device, 1);
-		type = kind == NULL ? -1 : (int)PyNumber_AsSsize_t(kind, PyExc_OverflowError);
-		o->device.id = id == NULL ? -1 : (int)PyNumber_AsSsize_t(id, PyExc_OverflowError);
-		o->device.type = type;
-		Py_XDECREF(kind);
-		Py_XDECREF(id);
-		if (PyErr_Occurred())
-			return -1;
 	}
+	if (version != Py_None && !PyArg_ParseTuple(version, "ii:max_version", &major, &minor))
+		return -1;
+	r->is_versioned = major >= 1;
+	r->heeds_read_only =
+		device != NULL && copy != NULL && (device == Py_None || copy == Py_None);
+	if (device != NULL && device != Py_None && read_place(device, r) < 0)
+		return -1;
+	if (read_only != Py_None)
+		r->heeds_read_only = PyObject_IsTrue(read_only) == 1;
 	if (stream != Py_None) {
-		o->has_stream = 1;
-		o->stream = (intptr_t)PyLong_AsSsize_t(stream);
+		r->options.has_stream = 1;
+		r->options.stream = (intptr_t)PyLong_AsSsize_t(stream);
 		if (PyErr_Occurred())
 			return -1;
 	}
-	int asked = copy == Py_None ? -1 : PyObject_IsTrue(copy);
-	o->copy = asked < 0    ? HOIST_DLPACK_COPY_IF_NEEDED
-		  : asked == 0 ? HOIST_DLPACK_COPY_NEVER
-			       : HOIST_DLPACK_COPY_ALWAYS;
-	*versioned = major >= 1;
+	int asked = copy == NULL || copy == Py_None ? -1 : PyObject_IsTrue(copy);
+	r->options.copy = asked < 0    ? HOIST_DLPACK_COPY_IF_NEEDED
+			  : asked == 0 ? HOIST_DLPACK_COPY_NEVER
+				       : HOIST_DLPACK_COPY_ALWAYS;
 	return PyErr_Occurred() ? -1 : 0;
 }
 
-/* DLPack wants a BufferError where an export is not possible. */
+/* DLPack wants a BufferError where an export is not possible; -ENODEV: the device is not there. */
 static PyObject *cannot_export(int err)
 {
-	if (err != -ENOTSUP)
+	if (err != -ENOTSUP && err != -ENODEV)
 		return hoist_py_fail(err);
 	PyErr_SetString(PyExc_BufferError, hoist_error());
 	return NULL;
 }
 
-PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
+bool hoist_py_is_read_only_tensor(const struct DLManagedTensorVersioned *tensor)
 {
-	object *o = (object *)self;
-	hoist_dlpack_options options = {.size = sizeof options};
-	struct DLManagedTensorVersioned *tensor = NULL;
-	struct DLManagedTensor *legacy = NULL;
-	bool versioned = false;
-	int err;
-	if (read_request(args, keywords, &options, &versioned) < 0)
-		return NULL;
-	if (o->is_unordered && !options.has_stream) {
-		options.has_stream = 1;
-		options.stream = -1;
-	}
-	HOIST_PY_USING(
-		o, err = versioned ? hoist_buffer_to_dlpack(o->buffer, &options, &tensor)
-				   : hoist_buffer_to_dlpack_legacy(o->buffer, &options, &legacy));
-	if (err < 0)
-		return cannot_export(err);
-	PyObject *capsule = versioned ? PyCapsule_New(tensor, VERSIONED, drop_versioned)
-				      : PyCapsule_New(legacy, LEGACY, drop_legacy);
+	const hoist_dl_managed *seen = (const hoist_dl_managed *)tensor;
+	return seen != NULL && (seen->flags & HOIST_DL_READ_ONLY) != 0;
+}
+
+void hoist_py_refuse_read_only(void)
+{
+	PyErr_SetString(PyExc_BufferError,
+			"the buffer is read-only, and the consumer does not say that it heeds that "
+			"(torch writes to all tensors): take copy(), or map the files with "
+			"map=\"copyonwrite\"; a consumer that never writes may call "
+			"__dlpack__(max_version=(1, 0), read_only=True)");
+}
+
+/* NumPy takes types of ml_dtypes after hoist.buffer.tell_numpy(), called once, where NumPy is there
+ * to be told.  Returns: 0; -1 with an exception. */
+static int tell_numpy(hoist_dtype dtype)
+{
+	static bool is_told;
+	if (is_told || format_of(dtype) != NULL) /* NumPy has a type of its own */
+		return 0;
+	PyObject *name = PyUnicode_FromString("numpy");
+	PyObject *numpy = name == NULL ? NULL : PyImport_GetModule(name);
+	PyObject *none = numpy == NULL ? NULL : hoist_py_call("tell_numpy", NULL);
+	is_told = none != NULL;
+	Py_XDECREF(name);
+	Py_XDECREF(numpy);
+	Py_XDECREF(none);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Takes the tensor, of which one is NULL. */
+static PyObject *capsule_of(struct DLManagedTensorVersioned *tensor, struct DLManagedTensor *legacy)
+{
+	PyObject *capsule = tensor != NULL ? PyCapsule_New(tensor, VERSIONED, drop_versioned)
+					   : PyCapsule_New(legacy, LEGACY, drop_legacy);
 	if (capsule == NULL) {
 		hoist_dlpack_release(tensor);
 		hoist_dlpack_release_legacy(legacy);
 	}
 	return capsule;
+}
+
+PyObject *hoist_py_capsule(hoist_buffer *buffer)
+{
+	const hoist_dlpack_options options = {
+		.size = sizeof options, .has_stream = 1, .stream = -1};
+	struct DLManagedTensor *legacy = NULL;
+	int err = hoist_buffer_to_dlpack_legacy(buffer, &options, &legacy);
+	return err < 0 ? cannot_export(err) : capsule_of(NULL, legacy);
+}
+
+PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
+{
+	object *o = (object *)self;
+	struct request r = {.options = {.size = sizeof r.options}};
+	struct DLManagedTensorVersioned *tensor = NULL;
+	struct DLManagedTensor *legacy = NULL;
+	int err;
+	if (read_request(args, keywords, &r) < 0 || tell_numpy(hoist_buffer_dtype(o->buffer)) < 0)
+		return NULL;
+	if (o->is_unordered && !r.options.has_stream) {
+		r.options.has_stream = 1;
+		r.options.stream = -1;
+	}
+	HOIST_PY_USING(
+		o, err = r.is_versioned
+				 ? hoist_buffer_to_dlpack(o->buffer, &r.options, &tensor)
+				 : hoist_buffer_to_dlpack_legacy(o->buffer, &r.options, &legacy));
+	if (err < 0)
+		return cannot_export(err);
+	if (hoist_py_is_read_only_tensor(tensor) && !r.heeds_read_only) {
+		hoist_py_refuse_read_only();
+		hoist_dlpack_release(tensor);
+		return NULL;
+	}
+	return capsule_of(tensor, legacy);
 }
 
 PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none)
@@ -273,30 +351,40 @@ static PyObject *stream_for(PyObject *array, hoist_stream **stream)
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromSsize_t((Py_ssize_t)number);
 }
 
-/* Calls the producer: with a version, and, if it does not know that argument, without. */
+/* The arguments for a producer that knows `level` releases of the protocol: 1 with the version, 2
+ * with the place, too, which tells that hoist heeds READ_ONLY. */
+static PyObject *arguments(int level, PyObject *stream, PyObject *copy)
+{
+	PyObject *ret = PyDict_New();
+	PyObject *version = Py_BuildValue("(ii)", HOIST_DLPACK_MAJOR, HOIST_DLPACK_MINOR);
+	if (ret == NULL || version == NULL ||
+	    (stream != Py_None && PyDict_SetItemString(ret, "stream", stream) < 0) ||
+	    ((copy != Py_None || level >= 2) && PyDict_SetItemString(ret, "copy", copy) < 0) ||
+	    (level >= 2 && PyDict_SetItemString(ret, "dl_device", Py_None) < 0) ||
+	    (level >= 1 && PyDict_SetItemString(ret, "max_version", version) < 0))
+		Py_CLEAR(ret);
+	Py_XDECREF(version);
+	return ret;
+}
+
+/* Calls the producer, which says TypeError for arguments that it does not know: then with fewer. */
 static PyObject *ask(PyObject *array, PyObject *stream, PyObject *copy)
 {
 	PyObject *method = PyObject_GetAttrString(array, "__dlpack__");
 	PyObject *none = PyTuple_New(0);
-	PyObject *keywords = PyDict_New();
-	PyObject *version = Py_BuildValue("(ii)", HOIST_DLPACK_MAJOR, HOIST_DLPACK_MINOR);
 	PyObject *ret = NULL;
-	if (method == NULL || none == NULL || keywords == NULL || version == NULL ||
-	    (stream != Py_None && PyDict_SetItemString(keywords, "stream", stream) < 0) ||
-	    (copy != Py_None && PyDict_SetItemString(keywords, "copy", copy) < 0) ||
-	    PyDict_SetItemString(keywords, "max_version", version) < 0)
-		goto end;
-	ret = PyObject_Call(method, none, keywords);
-	if (ret == NULL && copy == Py_None && PyErr_ExceptionMatches(PyExc_TypeError)) {
-		PyErr_Clear();
-		if (PyDict_DelItemString(keywords, "max_version") == 0)
-			ret = PyObject_Call(method, none, keywords);
+	bool again = method != NULL && none != NULL;
+	for (int level = 2; again; level--) {
+		PyObject *keywords = arguments(level, stream, copy);
+		ret = keywords == NULL ? NULL : PyObject_Call(method, none, keywords);
+		Py_XDECREF(keywords);
+		again = ret == NULL && level > (copy == Py_None ? 0 : 1) &&
+			PyErr_ExceptionMatches(PyExc_TypeError);
+		if (again)
+			PyErr_Clear();
 	}
-end:
 	Py_XDECREF(method);
 	Py_XDECREF(none);
-	Py_XDECREF(keywords);
-	Py_XDECREF(version);
 	return ret;
 }
 
@@ -323,6 +411,14 @@ static PyObject *take(PyTypeObject *type, PyObject *capsule, hoist_stream *strea
 	return err < 0 ? cannot_export(err) : hoist_py_buffer_of(type, buffer);
 }
 
+/* True if the producer has said that it cannot export. */
+static bool is_refusal(void)
+{
+	return PyErr_ExceptionMatches(PyExc_BufferError) ||
+	       PyErr_ExceptionMatches(PyExc_TypeError) ||
+	       PyErr_ExceptionMatches(PyExc_RuntimeError);
+}
+
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"", "copy", NULL};
@@ -336,6 +432,8 @@ PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keyword
 	PyObject *capsule = number == NULL ? NULL : ask(array, number, copy);
 	if (capsule != NULL)
 		ret = take((PyTypeObject *)type, capsule, stream);
+	else if (number != NULL && is_refusal())
+		ret = hoist_py_of_ml_dtypes(array, type, copy);
 	Py_XDECREF(capsule);
 	Py_XDECREF(number);
 	HOIST_PY_WAITING(hoist_stream_unref(stream));

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "flag-doc.h"
 #include "module.h"
 
 typedef struct state {
@@ -226,17 +227,17 @@ static PyObject *flag_queue_wait(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-	{"signal", flag_signal, METH_O,
-	 "signal($self, value, /)\n--\n\nSets the value: streams that wait for it go on."},
-	{"reset", flag_reset, METH_NOARGS, "reset($self, /)\n--\n\nSets the value to 0."},
-	{"load", flag_load, METH_NOARGS, "load($self, /)\n--\n\nThe value."},
+	{"signal", flag_signal, METH_O, signal_doc},
+	{"reset", flag_reset, METH_NOARGS,
+	 "reset($self, /)\n--\n\nSets the number to 0."},
+	{"load", flag_load, METH_NOARGS, "load($self, /)\n--\n\nThe number, an int."},
 	{"_queue_wait", flag_queue_wait, METH_VARARGS, NULL},
 	{"_abandon_all", abandon_all, METH_NOARGS | METH_STATIC, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef fields[] = {
-	{"device_ptr", flag_device_ptr, NULL, "The value's address, for kernels: 8 bytes.", NULL},
+	{"device_ptr", flag_device_ptr, NULL, "The number's address, for kernels: 8 bytes.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -245,8 +246,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_dealloc, (void *)flag_dealloc},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, fields},
-	{Py_tp_doc, "CompletionFlag(device)\n--\n\n"
-		    "A number of 64 bits, 0 at first, that a program sets and streams wait for."},
+	{Py_tp_doc, (void *)(uintptr_t)flag_doc},
 	{0, NULL},
 };
 

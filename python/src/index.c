@@ -224,8 +224,8 @@ static int integers_of(PyObject *key, int64_t ret[HOIST_MAX_RANK])
 {
 	if (PyTuple_Check(key) || PyList_Check(key) || PyIndex_Check(key))
 		return hoist_py_extents(key, ret);
-	PyErr_SetString(PyExc_ValueError, "one element is stored at a time: give an integer for "
-					  "each axis; a[...].inplace_copy_from() copies several");
+	PyErr_SetString(PyExc_TypeError, "one element is stored at a time: give an integer for "
+					 "each axis; a[...].inplace_copy_from() copies several");
 	return -1;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Layout: shape and strides as a value.  The contract is in python/src/layout.h. */
+#include "layout-doc.h"
 #include "layout.h"
 
 hoist_layout *hoist_py_layout_of(PyObject *self)
@@ -318,45 +319,24 @@ static PyObject *layout_repr(PyObject *self)
 #define KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef methods[] = {
-	{"dense", KEYWORDS(layout_dense), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "dense($type, shape, itemsize, stride_order='C')\n--\n\nA layout without gaps, in the "
-	 "order "
-	 "\"C\", \"F\" or of axes from the largest stride to the smallest."},
+	{"dense", KEYWORDS(layout_dense), METH_VARARGS | METH_KEYWORDS | METH_CLASS, dense_doc},
 	{"dense_like", KEYWORDS(layout_dense_like), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 "dense_like($type, other, stride_order='K')\n--\n\nAs other.to_dense(stride_order)."},
-	{"to_dense", KEYWORDS(layout_to_dense), METH_VARARGS | METH_KEYWORDS,
-	 "to_dense($self, stride_order='K')\n--\n\nThe dense layout for a copy of the items; this "
-	 "object if it is that already."},
-	{"required_size_in_bytes", layout_required_bytes, METH_NOARGS,
-	 "required_size_in_bytes($self, /)\n--\n\nBytes that hold the highest item; a ValueError "
-	 "if "
-	 "an item lies before the base."},
-	{"flattened_axis_mask", layout_mask, METH_NOARGS,
-	 "flattened_axis_mask($self, /)\n--\n\nBit k: axis k can be merged into axis k - 1."},
-	{"sliced", hoist_py_layout_subscript, METH_O,
-	 "sliced($self, slices, /)\n--\n\nAs layout[slices]: integers and slices."},
-	{"permuted", hoist_py_layout_permuted, METH_O,
-	 "permuted($self, axes, /)\n--\n\nThe axes in another order."},
-	{"reshaped", hoist_py_layout_reshaped, METH_O,
-	 "reshaped($self, shape, /)\n--\n\nThe same items in another shape; one extent may be -1."},
-	{"broadcast_to", hoist_py_layout_broadcast_to, METH_O,
-	 "broadcast_to($self, shape, /)\n--\n\nRepeats items to fill a larger shape."},
-	{"squeezed", hoist_py_layout_squeezed, METH_NOARGS,
-	 "squeezed($self, /)\n--\n\nWithout the axes of extent 1."},
-	{"unsqueezed", hoist_py_layout_unsqueezed, METH_O,
-	 "unsqueezed($self, axes, /)\n--\n\nWith new axes of extent 1 at these places of the "
-	 "result."},
+	 dense_like_doc},
+	{"to_dense", KEYWORDS(layout_to_dense), METH_VARARGS | METH_KEYWORDS, to_dense_doc},
+	{"required_size_in_bytes", layout_required_bytes, METH_NOARGS, required_doc},
+	{"flattened_axis_mask", layout_mask, METH_NOARGS, mask_doc},
+	{"sliced", hoist_py_layout_subscript, METH_O, sliced_doc},
+	{"permuted", hoist_py_layout_permuted, METH_O, permuted_doc},
+	{"reshaped", hoist_py_layout_reshaped, METH_O, reshaped_doc},
+	{"broadcast_to", hoist_py_layout_broadcast_to, METH_O, broadcast_to_doc},
+	{"squeezed", hoist_py_layout_squeezed, METH_NOARGS, squeezed_doc},
+	{"unsqueezed", hoist_py_layout_unsqueezed, METH_O, unsqueezed_doc},
 	{"flattened", KEYWORDS(hoist_py_layout_flattened), METH_VARARGS | METH_KEYWORDS,
-	 "flattened($self, start_axis=0, end_axis=-1, mask=None)\n--\n\nMerges axes where one "
-	 "stride "
-	 "serves both."},
+	 flattened_doc},
 	{"repacked", KEYWORDS(hoist_py_layout_repacked), METH_VARARGS | METH_KEYWORDS,
-	 "repacked($self, itemsize, data_ptr=0, axis=-1, keep_dim=True)\n--\n\nThe same bytes as "
-	 "items of another size."},
+	 repacked_doc},
 	{"max_compatible_itemsize", KEYWORDS(hoist_py_layout_max_itemsize),
-	 METH_VARARGS | METH_KEYWORDS,
-	 "max_compatible_itemsize($self, max_itemsize=16, data_ptr=0, axis=-1)\n--\n\nThe largest "
-	 "item that repacked() takes."},
+	 METH_VARARGS | METH_KEYWORDS, max_itemsize_doc},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -368,21 +348,23 @@ static PyMethodDef methods[] = {
 static PyGetSetDef fields[] = {
 	ASK("ndim", ASK_NDIM, "The number of axes."),
 	ASK("shape", ASK_SHAPE, "The extents."),
-	ASK("strides", ASK_STRIDES, "In items; None: nobody gave strides, C order."),
-	ASK("strides_in_bytes", ASK_BYTE_STRIDES, "In bytes; None: C order."),
+	ASK("strides", ASK_STRIDES, "The strides in items; None: nobody gave strides, C order."),
+	ASK("strides_in_bytes", ASK_BYTE_STRIDES, "The strides in bytes; None: C order."),
 	ASK("itemsize", ASK_ITEMSIZE, "Bytes of one item."),
 	ASK("volume", ASK_VOLUME, "The number of items."),
-	ASK("slice_offset", ASK_OFFSET, "Of the first item, in items."),
-	ASK("slice_offset_in_bytes", ASK_BYTE_OFFSET, "Of the first item, in bytes."),
-	ASK("stride_order", ASK_ORDER, "The axes from the largest |stride| to the smallest."),
+	ASK("slice_offset", ASK_OFFSET, "The place of the first item, in items from the base."),
+	ASK("slice_offset_in_bytes", ASK_BYTE_OFFSET,
+	    "The place of the first item, in bytes from the base."),
+	ASK("stride_order", ASK_ORDER,
+	    "The axes from the largest stride, whatever its sign, to the smallest."),
 	ASK("is_contiguous_c", ASK_C, "True: C order without gaps."),
 	ASK("is_contiguous_f", ASK_F, "True: F order without gaps."),
 	ASK("is_contiguous_any", ASK_ANY, "True: some order without gaps."),
 	ASK("is_dense", ASK_DENSE, "True: some order without gaps, and no offset."),
 	ASK("is_unique", ASK_UNIQUE, "True: each item has a place of its own."),
 	ASK("offset_bounds", ASK_BOUNDS, "The lowest and the highest place, in items."),
-	ASK("min_offset", ASK_MIN, "The lowest place."),
-	ASK("max_offset", ASK_MAX, "The highest place; -1 without items."),
+	ASK("min_offset", ASK_MIN, "The lowest place of an item."),
+	ASK("max_offset", ASK_MAX, "The highest place of an item; -1 without items."),
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -395,8 +377,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_methods, methods},
 	{Py_tp_getset, fields},
 	{Py_mp_subscript, (void *)hoist_py_layout_subscript},
-	{Py_tp_doc, "StridedLayout(shape, strides, itemsize, divide_strides=False)\n--\n\n"
-		    "Shape and strides, in items, as a value; strides None: C order."},
+	{Py_tp_doc, (void *)(uintptr_t)type_doc},
 	{0, NULL},
 };
 

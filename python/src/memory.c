@@ -6,6 +6,9 @@
 
 #include "module.h"
 
+/* The most devices that the peers of virtual memory may be. */
+#define HOIST_PY_PEERS 64
+
 typedef struct memory_object {
 	PyObject_HEAD hoist_memory *memory;
 } memory_object;
@@ -47,10 +50,38 @@ static int kind_of(const char *name)
 	return -1;
 }
 
+/* Opens the devices of a sequence, for *@ret to name.  A NULL sequence is empty. */
+static int open_peers(PyObject *sequence, hoist_device *ret[HOIST_PY_PEERS], size_t *n)
+{
+	*n = 0;
+	Py_ssize_t wanted = sequence == NULL ? 0 : PySequence_Size(sequence);
+	if (wanted > HOIST_PY_PEERS)
+		PyErr_Format(PyExc_ValueError, "%zd peers; %d at most", wanted, HOIST_PY_PEERS);
+	for (Py_ssize_t i = 0; i < wanted && !PyErr_Occurred(); i++) {
+		PyObject *item = PySequence_GetItem(sequence, i);
+		if (item != NULL && hoist_py_device_arg(item, &ret[*n]) == 0)
+			++*n;
+		Py_XDECREF(item);
+	}
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+static void close_peers(hoist_device *const *peers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		hoist_device_unref(peers[i]);
+}
+
 static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"kind",	  "device", "current_pool", "shareable",	   "limit",
-				"prefer", "node",   "rdma",	    "minimum_granularity", NULL};
+	static char *names[] = {
+		"kind",		 "device", "current_pool", "shareable",		  "limit",
+		"prefer",	 "node",   "rdma",	   "minimum_granularity", "address_hint",
+		"address_align", "peers",  "self_access",  "peer_access",	  NULL};
+	hoist_device *peers[HOIST_PY_PEERS];
+	PyObject *given_peers = NULL;
+	unsigned long long hint = 0;
+	Py_ssize_t align = 0;
 	hoist_virtual_options virtual_options = {.size = sizeof virtual_options};
 	hoist_memory_options options = {.size = sizeof options,
 					.virtual_options = &virtual_options};
@@ -62,21 +93,31 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	hoist_memory *memory = NULL;
 	int err;
 	(void)type;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|O$ppniipp:Memory", names, &kind, &spec,
-					 &current, &shareable, &limit, &options.preferred_location,
-					 &options.preferred_node, &virtual_options.rdma,
-					 &virtual_options.minimum_granularity))
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, keywords, "s|O$ppniippKnOii:Memory", names, &kind, &spec, &current,
+		    &shareable, &limit, &options.preferred_location, &options.preferred_node,
+		    &virtual_options.rdma, &virtual_options.minimum_granularity, &hint, &align,
+		    &given_peers, &virtual_options.self_access, &virtual_options.peer_access))
 		return NULL;
 	options.kind = kind_of(kind);
-	if (options.kind < 0 || hoist_py_device_arg(spec, &options.device) < 0)
+	if (options.kind < 0)
 		return NULL;
+	virtual_options.address_hint = (uintptr_t)hint;
+	virtual_options.address_align = (size_t)align;
+	virtual_options.peers = peers;
+	if (open_peers(given_peers, peers, &virtual_options.n_peers) < 0 ||
+	    hoist_py_device_arg(spec, &options.device) < 0) {
+		close_peers(peers, virtual_options.n_peers);
+		return NULL;
+	}
 	if (options.kind != HOIST_MEMORY_VIRTUAL)
 		options.virtual_options = NULL;
 	options.limit_bytes = (size_t)(limit < 0 ? 0 : limit);
 	options.flags = (current ? HOIST_MEMORY_CURRENT_POOL : 0) |
 			(shareable ? HOIST_MEMORY_SHAREABLE : 0);
 	HOIST_PY_WAITING(err = hoist_memory_create(&options, &memory);
-			 hoist_device_unref(options.device));
+			 hoist_device_unref(options.device);
+			 close_peers(peers, virtual_options.n_peers));
 	return err < 0 ? hoist_py_fail(err) : memory_object_of(memory);
 }
 
@@ -163,6 +204,33 @@ static PyObject *memory_set_attribute(PyObject *self, PyObject *args)
 		return NULL;
 	HOIST_PY_WAITING(err = hoist_memory_set_attribute(memory_of(self), attribute, value));
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+/* set_peer_access(peer, allowed) */
+static PyObject *memory_set_peer(PyObject *self, PyObject *args)
+{
+	PyObject *spec;
+	int allowed;
+	hoist_device *peer;
+	int err;
+	if (!PyArg_ParseTuple(args, "Op:set_peer_access", &spec, &allowed) ||
+	    hoist_py_device_arg(spec, &peer) < 0)
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_memory_set_peer_access(memory_of(self), peer, allowed);
+			 hoist_device_unref(peer));
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
+static PyObject *memory_get_peer(PyObject *self, PyObject *spec)
+{
+	hoist_device *peer;
+	int allowed = 0;
+	int err;
+	if (hoist_py_device_arg(spec, &peer) < 0)
+		return NULL;
+	HOIST_PY_WAITING(err = hoist_memory_get_peer_access(memory_of(self), peer, &allowed);
+			 hoist_device_unref(peer));
+	return err < 0 ? hoist_py_fail(err) : PyBool_FromLong(allowed);
 }
 
 static PyObject *memory_granularity(PyObject *self, PyObject *none)
@@ -306,6 +374,11 @@ static PyMethodDef methods[] = {
 	{"set_attribute", memory_set_attribute, METH_VARARGS, NULL},
 	{"native_pool", memory_native_pool, METH_NOARGS,
 	 "native_pool($self, /)\n--\n\nThe driver's handle of a pool."},
+	{"set_peer_access", memory_set_peer, METH_VARARGS,
+	 "set_peer_access($self, peer, allowed, /)\n--\n\nAllows or forbids a device to access a "
+	 "pool."},
+	{"get_peer_access", memory_get_peer, METH_O,
+	 "get_peer_access($self, peer, /)\n--\n\nWhether a device may access a pool."},
 	{"granularity", memory_granularity, METH_NOARGS,
 	 "granularity($self, /)\n--\n\nBlocks of virtual memory are multiples of so many bytes."},
 	{"trim", memory_trim, METH_NOARGS,
@@ -329,7 +402,8 @@ static PyType_Slot slots[] = {
 	{Py_tp_methods, methods},
 	{Py_tp_doc,
 	 "Memory(kind, device=None, *, current_pool=False, shareable=False, limit=0, prefer=0, "
-	 "node=-1, rdma=False, minimum_granularity=False)\n--\n\n"
+	 "node=-1, rdma=False, minimum_granularity=False, address_hint=0, address_align=0, "
+	 "peers=(), self_access=0, peer_access=0)\n--\n\n"
 	 "A resource that buffers come from: \"host\", \"pinned\", \"device\", \"managed\", "
 	 "\"pool\", \"heap\", \"virtual\" or \"graph\" memory."},
 	{0, NULL},

@@ -3,7 +3,7 @@
 #include "module.h"
 
 PyTypeObject *hoist_py_device_type, *hoist_py_stream_type, *hoist_py_budget_type,
-	*hoist_py_buffer_type, *hoist_py_checkpoint_type, *hoist_py_load_type;
+	*hoist_py_buffer_type, *hoist_py_checkpoint_type;
 PyTypeObject *hoist_py_event_type, *hoist_py_flag_type, *hoist_py_layout_type;
 
 /* --- failures --- */
@@ -34,9 +34,9 @@ PyObject *hoist_py_fail(int err)
 
 /* --- types --- */
 
-PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec)
+PyTypeObject *hoist_py_add_subtype(PyObject *module, PyType_Spec *spec, PyTypeObject *base)
 {
-	PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+	PyObject *type = PyType_FromModuleAndSpec(module, spec, (PyObject *)base);
 	if (type == NULL)
 		return NULL;
 	const char *name = strrchr(spec->name, '.') + 1;
@@ -45,12 +45,27 @@ PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec)
 	return (PyTypeObject *)type;
 }
 
+PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec)
+{
+	return hoist_py_add_subtype(module, spec, NULL);
+}
+
 void hoist_py_free_object(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 	release(self);
 	Py_DECREF(type);
+}
+
+void hoist_py_finalize(PyObject *self, inquiry clear)
+{
+	PyObject *type;
+	PyObject *value;
+	PyObject *trace;
+	PyErr_Fetch(&type, &value, &trace);
+	(void)clear(self);
+	PyErr_Restore(type, value, trace);
 }
 
 /* --- functions --- */
@@ -106,13 +121,18 @@ static PyObject *dtype_from_numpy(PyObject *self, PyObject *args)
 static PyMethodDef functions[] = {
 	{"version", version, METH_NOARGS, "version()\n--\n\nThe version of libhoist."},
 	{"device_count", device_count, METH_VARARGS,
-	 "device_count(api, /)\n--\n\nThe number of devices that \"cpu\", \"cuda\" or \"hip\" "
-	 "offers."},
+	 "device_count(api, /)\n--\n\nThe number of devices of an API.\n\n"
+	 "Parameters\n----------\napi : {\"cpu\", \"cuda\", \"hip\"}\n\n"
+	 "Returns\n-------\nint\n\n"
+	 "Raises\n------\nInvalidError\n    There is no such API.\n"
+	 "DeviceError\n    There is no driver or no device: the text has the "
+	 "reason."},
 	{"dtype_info", dtype_info, METH_O,
 	 "dtype_info(dtype, /)\n--\n\nThe properties of a dtype, as a dict."},
 	{"dtype_from_numpy", dtype_from_numpy, METH_VARARGS,
 	 "dtype_from_numpy(name, /)\n--\n\nhoist's name of the dtype that NumPy or ml_dtypes calls "
 	 "so."},
+	{"end_drops", hoist_py_end_drops, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -152,8 +172,9 @@ static int add_all(PyObject *module)
 	    hoist_py_add_accelerators(module) < 0)
 		return -1;
 	if (hoist_py_add_device_types(module) < 0 || hoist_py_add_buffer_type(module) < 0 ||
-	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_load_type(module) < 0 ||
-	    hoist_py_add_cache(module) < 0 || hoist_py_add_doctor(module) < 0)
+	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_job_type(module) < 0 ||
+	    hoist_py_add_load_type(module) < 0 || hoist_py_add_cache(module) < 0 ||
+	    hoist_py_add_doctor(module) < 0)
 		return -1;
 	return hoist_py_add_save_type(module);
 }
@@ -169,7 +190,8 @@ static int execute(PyObject *module)
 			"one interpreter; use processes in place of sub-interpreters");
 		return -1;
 	}
-	is_taken = add_all(module) == 0; /* an import that failed may be tried again */
+	is_taken = hoist_py_watch_forks() == 0 &&
+		   add_all(module) == 0; /* an import that failed may be tried again */
 	return is_taken ? 0 : -1;
 }
 

@@ -5,6 +5,7 @@
  *   convert.c     shapes, dtypes, texts and slices, from Python and back
  *   device.c      Device, Budget
  *   stream.c      Stream, Event
+ *   waits.c       waits that Ctrl-C ends
  *   flag.c        Flag: a number in memory that streams wait for
  *   accelerators.c  functions about devices that a machine has, or pretends to have
  *   buffer.c      Buffer: making, views, copies
@@ -12,11 +13,13 @@
  *   copies.c      Buffer: copies, fills, the only element
  *   index.c       Buffer: parts by index
  *   exchange.c    Buffer: the buffer protocol and DLPack
+ *   exchange-table.c  Buffer: DLPack's table of functions
  *   wrap.c        Buffer: over memory that Python objects own
  *   mmap.c        Buffer: over files
  *   memory.c      Memory: resources; buffers of other processes
  *   layout.c, layout-views.c  StridedLayout
  *   checkpoint.c  Checkpoint
+ *   job.c         Job: the part that Load and Save have in common
  *   load.c        Load
  *   options.c     the options of a load (options.h)
  *   cache.c       Image, and the cache's functions
@@ -31,9 +34,15 @@
  * The GIL is released around every call of libhoist that can wait, the drops of references
  * included: they may call back into Python, where the memory is another library's.
  *
+ * Reference cycles: memory that a Python object owns keeps that object from C, where Python's
+ * collector does not look.  A Buffer shows the collector that reference while nobody but the
+ * Buffer, and loads that keep the Buffer, hold the storage.  While a view, an export or a capture
+ * shares the storage, the object counts as used, and a cycle through the object stays.
+ *
  * Identity: one Device object for each device of libhoist, kept for good, and one Stream object for
  * each stream while the object lives: `a is b` tells whether two are the same.  A call that returns
- * the buffer that it was given returns its object.
+ * the buffer that it was given returns its object, and so does a load in place, of memory that a
+ * Python object owns.
  *
  * Classes of Python may inherit from Buffer: views have the class of the buffer that they are views
  * of, copies are of the class Buffer.
@@ -64,7 +73,7 @@
 
 /* Types are made once, by the module's only interpreter: a sub-interpreter is refused. */
 extern PyTypeObject *hoist_py_device_type, *hoist_py_stream_type, *hoist_py_budget_type,
-	*hoist_py_buffer_type, *hoist_py_checkpoint_type, *hoist_py_load_type;
+	*hoist_py_buffer_type, *hoist_py_checkpoint_type;
 extern PyTypeObject *hoist_py_event_type, *hoist_py_flag_type, *hoist_py_layout_type;
 
 /* --- failures --- */
@@ -99,18 +108,33 @@ PyObject *hoist_py_device(hoist_device *device);
 /* @object: a Device, a spec, or None (the CPU).  *@ret: a new reference. */
 int hoist_py_device_arg(PyObject *object, hoist_device **ret);
 
+uint64_t hoist_py_now_ns(void);
+
+/* Waits, in the main thread, for the work that is queued now, and lets Python handle signals
+ * meanwhile.  The next wait reports a failure of the work.  Returns: 0; -1 with an exception of a
+ * signal's handler. */
+int hoist_py_await_stream(hoist_stream *stream);
+int hoist_py_await_event(hoist_event *event);
+
+/* As hoist_py_await_stream(), for the stream of the Buffer @self. */
+int hoist_py_await_buffer(PyObject *self);
+
 /* The Stream object of @stream; takes the reference to @stream, even if it fails. */
 PyObject *hoist_py_stream(hoist_stream *stream);
 
-/* @object: a Stream or None.  *@ret: borrowed; NULL: None. */
+/* @object: a Stream, another library's stream, or None.  *@ret: borrowed, valid while @object is
+ * there; NULL: None. */
 int hoist_py_stream_arg(PyObject *object, hoist_stream **ret);
 int hoist_py_budget_arg(PyObject *object, hoist_budget **ret);
 
-/* A Buffer over @buffer, whose reference it takes, even if it fails. */
+/* The Buffer over @buffer, whose reference it takes, even if it fails. */
 PyObject *hoist_py_buffer(hoist_buffer *buffer);
 
 /* As hoist_py_buffer(), of @type, a Buffer or a class that inherits from it. */
 PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer);
+
+/* Calls hoist.buffer.NAME(...); @arguments: a tuple or NULL. */
+PyObject *hoist_py_call(const char *name, PyObject *arguments);
 
 /* Calls hoist.buffer.NAME(@self, ...); @arguments: a tuple or NULL. */
 PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *arguments);
@@ -132,19 +156,73 @@ int hoist_py_add_memory_type(PyObject *module);
 int hoist_py_add_accelerators(PyObject *module);
 int hoist_py_add_buffer_type(PyObject *module);
 int hoist_py_add_checkpoint_type(PyObject *module);
+int hoist_py_add_job_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
 int hoist_py_add_cache(PyObject *module);
 int hoist_py_add_doctor(PyObject *module);
 
-/* (name, dtype, shape, nbytes, file, offset, strides or None). */
-PyObject *hoist_py_tensor_tuple(const hoist_tensor_info *info);
+/* (name, dtype, shape, nbytes, file, offset, strides or None), of @type, which is tuple or inherits
+ * from it. */
+PyObject *hoist_py_tensor_tuple(PyTypeObject *type, const hoist_tensor_info *info);
 int hoist_py_add_save_type(PyObject *module);
 
 /* Makes a type of the module's and adds it under its name.  Returns: NULL with an exception. */
 PyTypeObject *hoist_py_add_type(PyObject *module, PyType_Spec *spec);
+PyTypeObject *hoist_py_add_subtype(PyObject *module, PyType_Spec *spec, PyTypeObject *base);
 
 /* Frees an object whose fields have ended, and its type's reference. */
 void hoist_py_free_object(PyObject *self);
+
+/* The finalizer of a type whose function for the collector is @clear: keeps the exception that is
+ * set. */
+void hoist_py_finalize(PyObject *self, inquiry clear);
+
+/* --- job.c, for the types in load.c and save.c --- */
+
+/* The functions of libhoist for one kind of job, and what is said of it. */
+struct hoist_py_job_kind {
+	const char *closed; /* "the load was closed" */
+	const char *used;   /* close() is refused: another thread waits */
+	void (*cancel)(void *job);
+	void (*destroy)(void *job);
+	int (*wait)(void *job);
+	bool (*is_done)(void *job);
+	int (*fd)(void *job);
+	void (*progress)(const void *job, uint64_t *done, uint64_t *total);
+};
+extern const struct hoist_py_job_kind hoist_py_load_kind, hoist_py_save_kind;
+
+/* The beginning of each object that is a job.  All such objects are in one list, so that the
+ * interpreter's end can stop their jobs. */
+typedef struct hoist_py_job {
+	PyObject_HEAD const struct hoist_py_job_kind *kind; /* NULL: not in the list */
+	void *job;	   /* hoist_load or hoist_save; NULL: closed */
+	atomic_int n_uses; /* calls that run without the GIL: close() is refused meanwhile */
+	pid_t process;	   /* that made the job */
+	char *folder;	/* that was made for the files of a save, and goes with the job unless there
+			 * are files in it; NULL */
+	PyObject *kept; /* objects whose memory the job uses: dropped behind its end; NULL: none */
+	bool is_in_place; /* `kept` is a list of Buffers, whose n_loads count the job */
+	struct hoist_py_job *before, *after; /* in the list of all objects */
+} hoist_py_job;
+
+/* Adds a type that inherits from Job. */
+PyTypeObject *hoist_py_add_job_kind(PyObject *module, PyType_Spec *spec);
+
+/* Gives @job to @self, once. */
+void hoist_py_job_begin(hoist_py_job *self, const struct hoist_py_job_kind *kind, void *job);
+
+/* One more (1) or one less (-1) load in place holds the Buffers of a list. */
+void hoist_py_count_loads(PyObject *buffers, int change);
+
+/* Raises ClosedError for a closed job.  Returns: the hoist_load or hoist_save, borrowed; NULL. */
+void *hoist_py_open_job(PyObject *self);
+
+/* Ends the job, if it was not closed.  Returns: 0; -1 with an exception: another thread waits. */
+int hoist_py_close_job(hoist_py_job *self);
+
+/* As hoist_py_close_job(), at the object's end. */
+void hoist_py_end_job(hoist_py_job *self);
 
 /* --- fields.c, index.c, exchange.c and wrap.c, for the type in buffer.c --- */
 
@@ -153,7 +231,21 @@ typedef struct hoist_py_buffer_object {
 	atomic_int n_uses; /* calls that run without the GIL, and views of the buffer protocol:
 			    * close() is refused meanwhile */
 	bool is_unordered; /* exports and views by the CPU do not wait for the buffer's stream */
+	unsigned n_loads;  /* loads in place that hold the buffer; under the GIL */
+	/* The Python objects that the memory needs (wrap.c), which the storage holds; NULL: none.
+	 * The owner is there while the storage is: views have it, too. */
+	struct hoist_py_owner *owner;
 } hoist_py_buffer_object;
+
+/* As hoist_py_buffer_of(), of memory that Python objects own.  The object is the only one of its
+ * class for the buffer. */
+PyObject *hoist_py_owned_buffer(PyTypeObject *type, hoist_buffer *buffer,
+				struct hoist_py_owner *owner);
+
+/* For the traversal of a Buffer: the references of the owner. */
+int hoist_py_visit_owner(struct hoist_py_owner *owner, visitproc visit, void *arg);
+/* Whether a function is called at the end of the memory. */
+bool hoist_py_owner_calls(const struct hoist_py_owner *owner);
 
 /* Raises ClosedError for a closed buffer.  Returns: the buffer, borrowed; NULL. */
 hoist_buffer *hoist_py_open_buffer(PyObject *self);
@@ -194,6 +286,15 @@ PyObject *hoist_py_mmap(PyObject *type, PyObject *args, PyObject *keywords);
 PyObject *hoist_py_load_max(PyObject *type, PyObject *args);
 PyObject *hoist_py_flush(PyObject *self, PyObject *none);
 
+/* @array has refused to export its memory, and the exception is set: if it is a NumPy array of one
+ * of ml_dtypes' types, there is a Buffer over its bits.  Returns: NULL with an exception. */
+PyObject *hoist_py_of_ml_dtypes(PyObject *array, PyObject *type, PyObject *copy);
+
+/* end_drops(): at the end of the interpreter. */
+PyObject *hoist_py_end_drops(PyObject *module, PyObject *none);
+/* So that a child of fork does not wait for threads of its parent.  Returns: 0; -1 with MemoryError. */
+int hoist_py_watch_forks(void);
+
 PyObject *hoist_py_from_buffer(PyObject *type, PyObject *args, PyObject *keywords);
 PyObject *hoist_py_from_address(PyObject *type, PyObject *args, PyObject *keywords);
 PyObject *hoist_py_from_cai(PyObject *type, PyObject *args, PyObject *keywords);
@@ -203,7 +304,16 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value);
 int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void hoist_py_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);
+/* A capsule without a version over a buffer on the host that nobody writes to: nothing is waited
+ * for. */
+PyObject *hoist_py_capsule(hoist_buffer *buffer);
 PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none);
+/* Whether the tensor must not be written to.  Takes NULL. */
+bool hoist_py_is_read_only_tensor(const struct DLManagedTensorVersioned *tensor);
+/* The BufferError for such a tensor, and a consumer that might write to it. */
+void hoist_py_refuse_read_only(void);
+/* Sets `__dlpack_c_exchange_api__`.  Returns: 0; -1 with an exception. */
+int hoist_py_add_exchange_table(PyTypeObject *type);
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords);
 
 /* A call of libhoist on an open buffer, which stays open meanwhile. */

@@ -56,13 +56,13 @@ static int read_slices(PyObject *list, struct destination *d)
 	return 0;
 }
 
-/* @list: None, or a list of (tensor, Buffer), which the caller keeps. */
-static int read_into(PyObject *list, struct destination *d)
+/* @list: None, or a list of (tensor, Buffer).  The Buffers are added to *@buffers. */
+static int read_into(PyObject *list, struct destination *d, PyObject **buffers)
 {
 	if (list == Py_None)
 		return 0;
 	Py_ssize_t n = PySequence_Size(list);
-	if (n < 0)
+	if (n < 0 || (*buffers == NULL && (*buffers = PyList_New(0)) == NULL))
 		return -1;
 	d->into = calloc((size_t)n + 1, sizeof *d->into);
 	d->into_names = calloc((size_t)n + 1, sizeof *d->into_names);
@@ -80,6 +80,8 @@ static int read_into(PyObject *list, struct destination *d)
 		d->into[i].tensor = d->into_names[i];
 		if (err == 0)
 			d->into[i].buffer = hoist_py_buffer_arg(buffer);
+		if (err == 0 && d->into[i].buffer != NULL)
+			err = PyList_Append(*buffers, buffer);
 		Py_XDECREF(item);
 		if (err < 0 || d->into[i].buffer == NULL)
 			return -1;
@@ -87,7 +89,7 @@ static int read_into(PyObject *list, struct destination *d)
 	return 0;
 }
 
-static int read_destination(PyObject *const from[6], struct destination *d)
+static int read_destination(PyObject *const from[6], struct destination *d, PyObject **buffers)
 {
 	size_t n;
 	d->target.size = sizeof d->target;
@@ -97,7 +99,7 @@ static int read_destination(PyObject *const from[6], struct destination *d)
 		return -1;
 	d->target.tensors = (const char *const *)d->tensors;
 	d->target.n_tensors = n;
-	if (read_slices(from[3], d) < 0 || read_into(from[5], d) < 0)
+	if (read_slices(from[3], d) < 0 || read_into(from[5], d, buffers) < 0)
 		return -1;
 	return from[4] == Py_None ? 0 : hoist_py_dtype(from[4], &d->target.dtype);
 }
@@ -122,7 +124,7 @@ static int read_targets(PyObject *list, struct load_options *ret)
 			item == NULL || !PyArg_ParseTuple(item, "OOOOOO:target", &from[0], &from[1],
 							  &from[2], &from[3], &from[4], &from[5])
 				? -1
-				: read_destination(from, &ret->targets[i]);
+				: read_destination(from, &ret->targets[i], &ret->buffers);
 		Py_XDECREF(item);
 		if (err < 0)
 			return -1;
@@ -204,8 +206,8 @@ int hoist_py_read_options(PyObject *args, PyObject *keywords, struct load_option
 	    hoist_py_texts(order, &ret->order, &o->n_order) < 0)
 		return -1;
 	o->order = (const char *const *)ret->order;
-	if (read_destination(from, &ret->single) < 0 || read_targets(targets, ret) < 0 ||
-	    read_group(group, ret) < 0)
+	if (read_destination(from, &ret->single, &ret->buffers) < 0 ||
+	    read_targets(targets, ret) < 0 || read_group(group, ret) < 0)
 		return -1;
 	take_destination(ret);
 	return 0;
@@ -220,4 +222,5 @@ void hoist_py_drop_options(struct load_options *o)
 	free(o->targets);
 	free(o->known);
 	free(o->group_name);
+	Py_CLEAR(o->buffers);
 }

@@ -30,6 +30,7 @@ struct load_options {
 	struct destination *targets;
 	const hoist_load_target **known; /* those of `targets` that were read */
 	size_t n_targets;
+	PyObject *buffers; /* a list of the Buffers of all targets' `into`; NULL: there are none */
 	hoist_group group;
 	char *group_name; /* NULL: no group */
 };

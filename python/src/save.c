@@ -4,34 +4,17 @@
  * Sources: the save keeps, beside libhoist's references, the Python objects whose memory it writes.
  * They are dropped after the save has ended, by a thread that has the GIL: so memory of another
  * library is never given back from a thread of libhoist's.  A Buffer is added as a view of it: if
- * the program closes the Buffer meanwhile, the view keeps the memory.
- *
- * No call waits longer than its caller says: python/hoist/save.py waits in steps, so that signals
- * are handled between them.  A signal ends a step. */
+ * the program closes the Buffer meanwhile, the view keeps the memory.  The collector of cycles sees
+ * the sources: a source may have an attribute that is the save. */
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "module.h"
 
 #include <hoist/cai.h>
 
-static PyTypeObject *save_type;
-
 typedef struct object {
-	PyObject_HEAD hoist_save *save; /* NULL: closed */
-	PyObject *sources;		/* a list */
-	pid_t process;			/* that made the save: a child of fork cannot wait for it */
-	atomic_int n_uses; /* calls that run without the GIL: close() is refused meanwhile */
+	hoist_py_job job; /* kept: a list, the sources */
 } object;
-
-static hoist_save *open_save(PyObject *self)
-{
-	hoist_save *save = ((object *)self)->save;
-	if (save == NULL)
-		hoist_py_fail_text(-EBADF, "the save was closed");
-	return save;
-}
 
 static PyObject *none_or_fail(int err)
 {
@@ -45,6 +28,7 @@ static PyObject *save_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 	static char *names[] = {"path",	  "format",	 "engine", "io",
 				"budget", "shard_bytes", "flags",  NULL};
 	hoist_save_options o = {.size = sizeof o};
+	hoist_save *save = NULL;
 	PyObject *path = NULL;
 	PyObject *budget = Py_None;
 	unsigned long long shard = 0;
@@ -60,44 +44,58 @@ static PyObject *save_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 	object *self =
 		hoist_py_budget_arg(budget, &o.budget) < 0 ? NULL : (object *)allocate(type, 0);
 	if (self != NULL) {
-		self->process = getpid();
-		self->sources = PyList_New(0);
-		err = hoist_save_create(PyBytes_AsString(path), &o, &self->save);
-		if (self->sources == NULL || err < 0) {
-			Py_CLEAR(self);
+		self->job.kind = &hoist_py_save_kind;
+		self->job.kept = PyList_New(0);
+		err = hoist_save_create(PyBytes_AsString(path), &o, &save);
+		if (err == 0)
+			hoist_py_job_begin(&self->job, &hoist_py_save_kind, save);
+		if (self->job.kept == NULL || err < 0) {
 			if (!PyErr_Occurred())
 				hoist_py_fail(err);
+			Py_CLEAR(self);
 		}
 	}
 	Py_DECREF(path);
 	return (PyObject *)self;
 }
 
+static int save_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	Py_VISIT(((object *)self)->job.kept);
+	return 0;
+}
+
+/* The job may still write from the memory of the sources: it ends first. */
+static int save_clear(PyObject *self)
+{
+	if (hoist_py_close_job((hoist_py_job *)self) < 0)
+		PyErr_Clear(); /* a thread that waits has a reference, so this is no garbage */
+	return 0;
+}
+
 static void save_dealloc(PyObject *self)
 {
-	object *o = (object *)self;
-	hoist_save *save = o->save;
-	HOIST_PY_WAITING(hoist_save_destroy(save));
-	Py_XDECREF(o->sources);
+	PyObject_GC_UnTrack(self);
+	hoist_py_end_job((hoist_py_job *)self);
 	hoist_py_free_object(self);
 }
 
-static PyObject *save_close(PyObject *self, PyObject *none)
+/* (path): this folder was made for the files. */
+static PyObject *save_made_folder(PyObject *self, PyObject *args)
 {
-	object *o = (object *)self;
-	hoist_save *save = o->save;
-	(void)none;
-	if (atomic_load(&o->n_uses) > 0) {
-		PyErr_SetString(PyExc_ValueError,
-				"another thread waits for the save; cancel() ends that wait");
+	PyObject *path;
+	hoist_py_job *job = &((object *)self)->job;
+	if (!PyArg_ParseTuple(args, "O&:_made_folder", PyUnicode_FSConverter, &path))
+		return NULL;
+	if (hoist_py_open_job(self) == NULL) {
+		Py_DECREF(path);
 		return NULL;
 	}
-	o->save = NULL;
-	HOIST_PY_WAITING(hoist_save_destroy(save));
-	PyObject *sources = o->sources;
-	o->sources = PyList_New(0);
-	Py_XDECREF(sources);
-	return o->sources == NULL ? NULL : Py_NewRef(Py_None);
+	free(job->folder);
+	job->folder = strdup(PyBytes_AsString(path));
+	Py_DECREF(path);
+	return job->folder == NULL ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
 
 /* --- filling --- */
@@ -105,8 +103,8 @@ static PyObject *save_close(PyObject *self, PyObject *none)
 /* Adds @buffer, whose reference it takes.  @source lives as long as the save. */
 static PyObject *add(PyObject *self, const char *name, hoist_buffer *buffer, PyObject *source)
 {
-	hoist_save *save = open_save(self);
-	int err = save == NULL ? -1 : PyList_Append(((object *)self)->sources, source);
+	hoist_save *save = hoist_py_open_job(self);
+	int err = save == NULL ? -1 : PyList_Append(((object *)self)->job.kept, source);
 	if (err == 0) {
 		err = hoist_save_add(save, name, buffer);
 		if (err < 0)
@@ -184,8 +182,9 @@ static int place_of_bytes(const Py_buffer *view, PyObject *shape, struct place *
 	return hoist_py_extents(shape, ret->shape);
 }
 
-/* (name, memoryview, dtype, shape=None): host memory, which the memoryview keeps; with a shape, it
- * is contiguous. */
+/* (name, source, dtype, shape=None): host memory, which the source keeps.  With a shape, the memory
+ * is contiguous, and the source may be an array of a type that has no format: its bytes are asked
+ * for. */
 static PyObject *save_add_memory(PyObject *self, PyObject *args)
 {
 	const char *name;
@@ -197,10 +196,11 @@ static PyObject *save_add_memory(PyObject *self, PyObject *args)
 	Py_buffer view;
 	hoist_buffer *buffer = NULL;
 	if (!PyArg_ParseTuple(args, "sOO|O:_add_memory", &name, &source, &type, &shape) ||
-	    hoist_py_dtype(type, &dtype) < 0 ||
-	    PyObject_GetBuffer(source, &view, PyBUF_FULL_RO) < 0)
+	    hoist_py_dtype(type, &dtype) < 0)
 		return NULL;
 	const bool is_bytes = shape != Py_None;
+	if (PyObject_GetBuffer(source, &view, is_bytes ? PyBUF_SIMPLE : PyBUF_FULL_RO) < 0)
+		return NULL;
 	int rank = is_bytes				? place_of_bytes(&view, shape, &place)
 		   : place_of(&view, dtype, &place) < 0 ? -1
 							: view.ndim;
@@ -255,8 +255,10 @@ static PyObject *save_add_tensor(PyObject *self, PyObject *args)
 	const char *name;
 	PyObject *from;
 	Py_ssize_t index;
-	hoist_save *save = open_save(self);
-	if (save == NULL || !PyArg_ParseTuple(args, "sOn:_add_tensor", &name, &from, &index))
+	if (!PyArg_ParseTuple(args, "sOn:_add_tensor", &name, &from, &index))
+		return NULL;
+	hoist_save *save = hoist_py_open_job(self);
+	if (save == NULL)
 		return NULL;
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(from);
 	return checkpoint == NULL
@@ -268,7 +270,7 @@ static PyObject *save_metadata(PyObject *self, PyObject *args)
 {
 	const char *key;
 	const char *value;
-	hoist_save *save = open_save(self);
+	hoist_save *save = hoist_py_open_job(self);
 	if (save == NULL || !PyArg_ParseTuple(args, "ss:metadata", &key, &value))
 		return NULL;
 	return none_or_fail(hoist_save_metadata(save, key, value));
@@ -276,7 +278,7 @@ static PyObject *save_metadata(PyObject *self, PyObject *args)
 
 static PyObject *save_metadata_of(PyObject *self, PyObject *from)
 {
-	hoist_save *save = open_save(self);
+	hoist_save *save = hoist_py_open_job(self);
 	hoist_checkpoint *checkpoint = save == NULL ? NULL : hoist_py_checkpoint_arg(from);
 	return checkpoint == NULL ? NULL : none_or_fail(hoist_save_metadata_of(save, checkpoint));
 }
@@ -286,77 +288,18 @@ static PyObject *save_metadata_of(PyObject *self, PyObject *from)
 static PyObject *save_start(PyObject *self, PyObject *none)
 {
 	int err;
-	hoist_save *save = open_save(self);
+	hoist_save *save = hoist_py_open_job(self);
 	(void)none;
 	if (save == NULL)
 		return NULL;
-	HOIST_PY_USING((object *)self, err = hoist_save_start(save));
+	HOIST_PY_USING((hoist_py_job *)self, err = hoist_save_start(save));
 	return none_or_fail(err);
-}
-
-/* Looks, at growing distances, until the save has ended, a signal comes, or @ns are over. */
-static bool wait_for_end(hoist_save *save, uint64_t ns)
-{
-	const uint64_t longest = 2000000;
-	uint64_t pause = 20000;
-	while (true) {
-		hoist_save_report r = {.size = sizeof r};
-		if (hoist_save_get_report(save, &r) == 0)
-			return true;
-		if (ns == 0)
-			return false;
-		pause = pause < ns ? pause : ns;
-		const struct timespec t = {.tv_nsec = (long)pause};
-		if (nanosleep(&t, NULL) < 0)
-			return false;
-		ns -= pause;
-		pause = 2 * pause < longest ? 2 * pause : longest;
-	}
-}
-
-/* Waits so many nanoseconds at most, 0: not at all.  Returns: whether the save has ended; raises
- * what it failed with. */
-static PyObject *save_wait(PyObject *self, PyObject *args)
-{
-	object *o = (object *)self;
-	unsigned long long timeout;
-	bool done = true;
-	int err = 0;
-	hoist_save *save = open_save(self);
-	if (save == NULL || !PyArg_ParseTuple(args, "K:_wait", &timeout))
-		return NULL;
-	if (o->process == getpid())
-		HOIST_PY_USING(o, done = wait_for_end(save, timeout));
-	if (done)
-		HOIST_PY_USING(o, err = hoist_save_wait(save));
-	return err < 0 ? hoist_py_fail(err) : PyBool_FromLong(done);
-}
-
-static PyObject *save_cancel(PyObject *self, PyObject *none)
-{
-	hoist_save *save = ((object *)self)->save;
-	(void)none;
-	if (save != NULL)
-		hoist_save_cancel(save);
-	return Py_NewRef(Py_None);
-}
-
-static PyObject *save_progress(PyObject *self, PyObject *none)
-{
-	uint64_t done = 0;
-	uint64_t total = 0;
-	hoist_save *save = open_save(self);
-	(void)none;
-	if (save == NULL)
-		return NULL;
-	hoist_save_progress(save, &done, &total);
-	return Py_BuildValue("(KK)", (unsigned long long)done, (unsigned long long)total);
 }
 
 static PyObject *save_report(PyObject *self, PyObject *none)
 {
 	hoist_save_report r = {.size = sizeof r};
-	hoist_save *save = open_save(self);
+	hoist_save *save = hoist_py_open_job(self);
 	(void)none;
 	if (save == NULL)
 		return NULL;
@@ -374,27 +317,16 @@ static PyObject *save_report(PyObject *self, PyObject *none)
 
 static PyObject *get_format(PyObject *self, void *closure)
 {
-	hoist_save *save = open_save(self);
+	hoist_save *save = hoist_py_open_job(self);
 	(void)closure;
 	return save == NULL ? NULL : PyUnicode_FromString(hoist_save_format(save));
-}
-
-static PyObject *get_closed(PyObject *self, void *closure)
-{
-	(void)closure;
-	return PyBool_FromLong(((object *)self)->save == NULL);
 }
 
 /* --- the type --- */
 
 static PyMethodDef methods[] = {
-	{"close", save_close, METH_NOARGS,
-	 "close($self, /)\n--\n\nCancels the save if it still runs, and lets go of its tensors."},
-	{"cancel", save_cancel, METH_NOARGS,
-	 "cancel($self, /)\n--\n\nAsks the save to end soon: the old file stays."},
-	{"progress", save_progress, METH_NOARGS,
-	 "progress($self, /)\n--\n\nBytes that were written, and bytes in all."},
 	{"_report", save_report, METH_NOARGS, NULL},
+	{"_made_folder", save_made_folder, METH_VARARGS, NULL},
 	{"_add", save_add, METH_VARARGS, NULL},
 	{"_add_memory", save_add_memory, METH_VARARGS, NULL},
 	{"_add_cai", save_add_cai, METH_VARARGS, NULL},
@@ -402,19 +334,19 @@ static PyMethodDef methods[] = {
 	{"_metadata", save_metadata, METH_VARARGS, NULL},
 	{"_metadata_of", save_metadata_of, METH_O, NULL},
 	{"_start", save_start, METH_NOARGS, NULL},
-	{"_wait", save_wait, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef fields[] = {
 	{"_format", get_format, NULL, NULL, NULL},
-	{"closed", get_closed, NULL, "True after close().", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
 	{Py_tp_new, (void *)save_new},
 	{Py_tp_dealloc, (void *)save_dealloc},
+	{Py_tp_traverse, (void *)save_traverse},
+	{Py_tp_clear, (void *)save_clear},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, fields},
 	{0, NULL},
@@ -423,20 +355,15 @@ static PyType_Slot slots[] = {
 static PyType_Spec type = {
 	.name = "hoist._hoist.Save",
 	.basicsize = sizeof(object),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
 	.slots = slots,
 };
 
 int hoist_py_add_save_type(PyObject *module)
 {
-	save_type = hoist_py_add_type(module, &type);
-	return save_type == NULL ||
-			       PyModule_AddIntConstant(module, "SAVE_DIGEST", HOIST_SAVE_DIGEST) <
-				       0 ||
-			       PyModule_AddIntConstant(module, "SAVE_NO_SYNC", HOIST_SAVE_NO_SYNC) <
-				       0 ||
-			       PyModule_AddIntConstant(module, "SAVE_NO_REPLACE",
-						       HOIST_SAVE_NO_REPLACE) < 0
-		       ? -1
-		       : 0;
+	if (PyModule_AddIntConstant(module, "SAVE_DIGEST", HOIST_SAVE_DIGEST) < 0 ||
+	    PyModule_AddIntConstant(module, "SAVE_NO_SYNC", HOIST_SAVE_NO_SYNC) < 0 ||
+	    PyModule_AddIntConstant(module, "SAVE_NO_REPLACE", HOIST_SAVE_NO_REPLACE) < 0)
+		return -1;
+	return hoist_py_add_job_kind(module, &type) == NULL ? -1 : 0;
 }

@@ -5,6 +5,7 @@
  * stream has one object while the object lives.  The object takes itself out of the slot before it
  * drops its reference.  The GIL keeps a reader of the slot from meeting an object that ends.
  */
+#include "stream-doc.h"
 #include "module.h"
 
 typedef struct stream_object {
@@ -39,12 +40,17 @@ int hoist_py_stream_arg(PyObject *object, hoist_stream **ret)
 	*ret = NULL;
 	if (object == Py_None)
 		return 0;
-	if (!Py_IS_TYPE(object, hoist_py_stream_type)) {
-		PyErr_SetString(PyExc_TypeError, "a stream is a hoist.Stream or None");
-		return -1;
+	if (Py_IS_TYPE(object, hoist_py_stream_type)) {
+		*ret = stream_of(object);
+		return 0;
 	}
-	*ret = stream_of(object);
-	return 0;
+	PyObject *streams = PyImport_ImportModule("hoist.streams");
+	PyObject *own = streams == NULL ? NULL : PyObject_CallMethod(streams, "of", "O", object);
+	if (own != NULL)
+		*ret = stream_of(own);
+	Py_XDECREF(streams);
+	Py_XDECREF(own); /* hoist.streams keeps it as long as @object lives */
+	return own == NULL ? -1 : 0;
 }
 
 static PyObject *none_or_fail(int err)
@@ -87,6 +93,8 @@ static PyObject *stream_synchronize(PyObject *self, PyObject *none)
 {
 	int err;
 	(void)none;
+	if (hoist_py_await_stream(stream_of(self)) < 0)
+		return NULL;
 	HOIST_PY_WAITING(err = hoist_stream_synchronize(stream_of(self)));
 	return none_or_fail(err);
 }
@@ -154,6 +162,8 @@ static PyObject *event_synchronize(PyObject *self, PyObject *none)
 {
 	int err;
 	(void)none;
+	if (hoist_py_await_event(event_of(self)) < 0)
+		return NULL;
 	HOIST_PY_WAITING(err = hoist_event_synchronize(event_of(self)));
 	return none_or_fail(err);
 }
@@ -256,6 +266,20 @@ static PyObject *stream_native(PyObject *self, void *closure)
 	return PyLong_FromVoidPtr(hoist_stream_native(stream_of(self)));
 }
 
+static PyObject *stream_close(PyObject *self, PyObject *none)
+{
+	(void)self;
+	(void)none;
+	return Py_NewRef(Py_None);
+}
+
+/* How other libraries take hoist's streams. */
+static PyObject *stream_protocol(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return Py_BuildValue("(iN)", 0, stream_native(self, NULL));
+}
+
 static PyObject *stream_is_default(PyObject *self, void *closure)
 {
 	(void)closure;
@@ -270,21 +294,16 @@ static PyObject *stream_repr(PyObject *self)
 }
 
 static PyMethodDef stream_methods[] = {
-	{"synchronize", stream_synchronize, METH_NOARGS,
-	 "synchronize($self, /)\n--\n\nWaits for all work that is queued on the stream, and raises "
-	 "what failed of it."},
-	{"is_ready", stream_is_ready, METH_NOARGS,
-	 "is_ready($self, /)\n--\n\nTrue: all work that was queued so far is done."},
-	{"wait_for", stream_wait_for, METH_O,
-	 "wait_for($self, other, /)\n--\n\nWork that is queued from now on waits for the work that "
-	 "is queued now on a stream, behind an event, or on a device's default stream.  The host "
-	 "does not wait."},
-	{"wait_for_host_value", stream_wait_for_host_value, METH_VARARGS,
-	 "wait_for_host_value($self, flag, value, /)\n--\n\nWork that is queued from now on waits "
-	 "until the flag's value is `value` or more."},
-	{"record_event", stream_record_event, METH_VARARGS,
-	 "record_event($self, event=None, /)\n--\n\nAn event behind all work queued so far: a new "
-	 "one, or the given one."},
+	{"synchronize", stream_synchronize, METH_NOARGS, stream_synchronize_doc},
+	{"sync", stream_synchronize, METH_NOARGS, "sync($self, /)\n--\n\nAs `synchronize()`."},
+	{"close", stream_close, METH_NOARGS,
+	 "close($self, /)\n--\n\nHas no effect: the stream ends with its last reference, which "
+	 "buffers have, too."},
+	{"__cuda_stream__", stream_protocol, METH_NOARGS, NULL},
+	{"is_ready", stream_is_ready, METH_NOARGS, stream_is_ready_doc},
+	{"wait_for", stream_wait_for, METH_O, wait_for_doc},
+	{"wait_for_host_value", stream_wait_for_host_value, METH_VARARGS, wait_for_host_value_doc},
+	{"record_event", stream_record_event, METH_VARARGS, record_event_doc},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -292,6 +311,7 @@ static PyGetSetDef stream_fields[] = {
 	{"device", stream_device, NULL, "The stream's device.", NULL},
 	{"native", stream_native, NULL, "The CUstream or hipStream_t, as an integer; 0: the CPU.",
 	 NULL},
+	{"handle", stream_native, NULL, "As `native`.", NULL},
 	{"native_stream_handle", stream_native, NULL, "As `native`.", NULL},
 	{"is_default", stream_is_default, NULL, "True: its device's default stream.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
@@ -303,10 +323,7 @@ static PyType_Slot stream_slots[] = {
 	{Py_tp_repr, (void *)stream_repr},
 	{Py_tp_methods, stream_methods},
 	{Py_tp_getset, stream_fields},
-	{Py_tp_doc,
-	 "Stream(device=None, native=None)\n--\n\n"
-	 "A queue of work on a device: a new one, or the driver's stream `native`, which the "
-	 "caller keeps alive."},
+	{Py_tp_doc, (void *)(uintptr_t)stream_doc},
 	{0, NULL},
 };
 
@@ -318,13 +335,9 @@ static PyType_Spec stream_type = {
 };
 
 static PyMethodDef event_methods[] = {
-	{"synchronize", event_synchronize, METH_NOARGS,
-	 "synchronize($self, /)\n--\n\nWaits until the event has completed."},
-	{"is_ready", event_is_ready, METH_NOARGS,
-	 "is_ready($self, /)\n--\n\nTrue: the event has completed."},
-	{"elapsed_time", event_elapsed_time, METH_O,
-	 "elapsed_time($self, end, /)\n--\n\nMilliseconds from this event to `end`.  Both need "
-	 "enable_timing: else a RuntimeError."},
+	{"synchronize", event_synchronize, METH_NOARGS, event_synchronize_doc},
+	{"is_ready", event_is_ready, METH_NOARGS, event_is_ready_doc},
+	{"elapsed_time", event_elapsed_time, METH_O, elapsed_time_doc},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -338,8 +351,7 @@ static PyType_Slot event_slots[] = {
 	{Py_tp_dealloc, (void *)event_dealloc},
 	{Py_tp_methods, event_methods},
 	{Py_tp_getset, event_fields},
-	{Py_tp_doc, "Event(device=None, enable_timing=False)\n--\n\n"
-		    "A point in the work of a stream: Stream.record_event()."},
+	{Py_tp_doc, (void *)(uintptr_t)event_doc},
 	{0, NULL},
 };
 

@@ -2,14 +2,20 @@
 /* Buffer: over memory that Python objects own.  The contract is in python/src/module.h.
  *
  * The end of such memory comes in any thread, hoist's own included.  The function that drops the
- * owner takes the GIL; when the interpreter has ended, nobody can, and the owner stays.
+ * owner takes the GIL.  An interpreter that ends lets no other thread have it: the thread would end
+ * in the midst of hoist's work, and who waits for that work would wait for good.  So end_drops(),
+ * which the end of the interpreter calls, waits until no thread is in that function, and from then
+ * on only its own thread drops owners.  The others leave them, as the process ends.  In a child of
+ * fork, the others are gone.
  */
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "module.h"
 
-/* What a buffer needs, and a function to call at its end; each may be NULL. */
-typedef struct owner {
+/* The objects that a buffer needs, and a function to call at its end; each may be NULL. */
+typedef struct hoist_py_owner {
 	Py_buffer view; /* view.obj NULL: none */
 	PyObject *kept;
 	PyObject *release;
@@ -30,10 +36,33 @@ static void free_owner(owner *o)
 	free(o);
 }
 
-static void drop_owner(void *context)
+static atomic_int n_dropping;
+static _Thread_local int n_dropping_here;
+static atomic_bool is_ending;
+static pthread_t ending; /* the thread that ends the interpreter */
+
+static bool may_drop(void)
 {
-	if (!Py_IsInitialized())
-		return;
+	return Py_IsInitialized() && (!is_ending || pthread_equal(pthread_self(), ending));
+}
+
+/* A function that an owner gave may take long: the wait has an end. */
+PyObject *hoist_py_end_drops(PyObject *module, PyObject *none)
+{
+	const struct timespec step = {0, 1000000};
+	(void)module;
+	(void)none;
+	ending = pthread_self();
+	is_ending = true;
+	Py_BEGIN_ALLOW_THREADS;
+	for (int i = 0; i < 10000 && n_dropping > 0; i++)
+		(void)nanosleep(&step, NULL);
+	Py_END_ALLOW_THREADS;
+	return Py_NewRef(Py_None);
+}
+
+static void drop_now(void *context)
+{
 	PyGILState_STATE state = PyGILState_Ensure();
 	PyObject *type;
 	PyObject *value;
@@ -43,6 +72,46 @@ static void drop_owner(void *context)
 	free_owner(context);
 	PyErr_Restore(type, value, trace);
 	PyGILState_Release(state);
+}
+
+static void drop_owner(void *context)
+{
+	n_dropping++;
+	n_dropping_here++;
+	if (may_drop())
+		drop_now(context);
+	n_dropping_here--;
+	n_dropping--;
+}
+
+/* A child of fork has one thread. */
+static void forget_other_threads(void)
+{
+	n_dropping = n_dropping_here;
+}
+
+int hoist_py_watch_forks(void)
+{
+	static bool watched;
+	if (!watched && pthread_atfork(NULL, NULL, forget_other_threads) != 0) {
+		(void)PyErr_NoMemory();
+		return -1;
+	}
+	watched = true;
+	return 0;
+}
+
+int hoist_py_visit_owner(owner *o, visitproc visit, void *arg)
+{
+	Py_VISIT(o->view.obj);
+	Py_VISIT(o->kept);
+	Py_VISIT(o->release);
+	return 0;
+}
+
+bool hoist_py_owner_calls(const owner *o)
+{
+	return o->release != NULL;
 }
 
 static owner *make_owner(PyObject *kept, PyObject *release)
@@ -160,7 +229,27 @@ static PyObject *wrap_view(PyTypeObject *type, owner *o, PyObject *name)
 		err = hoist_buffer_wrap(&source, dtype, o->view.ndim, shape, is_c ? NULL : strides,
 					&ret);
 	hoist_device_unref(source.device);
-	return err < 0 ? give_up(o, err) : hoist_py_buffer_of(type, ret);
+	return err < 0 ? give_up(o, err) : hoist_py_owned_buffer(type, ret, o);
+}
+
+PyObject *hoist_py_of_ml_dtypes(PyObject *array, PyObject *type, PyObject *copy)
+{
+	PyObject *kind;
+	PyObject *value;
+	PyObject *trace;
+	PyErr_Fetch(&kind, &value, &trace);
+	PyObject *arguments = PyTuple_Pack(3, array, type, copy);
+	PyObject *ret = arguments == NULL ? NULL : hoist_py_call("of_ml_dtypes", arguments);
+	Py_XDECREF(arguments);
+	if (ret == Py_None) {
+		Py_CLEAR(ret);
+		PyErr_Restore(kind, value, trace);
+		return NULL;
+	}
+	Py_XDECREF(kind);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return ret;
 }
 
 PyObject *hoist_py_from_buffer(PyObject *type, PyObject *args, PyObject *keywords)
@@ -177,7 +266,8 @@ PyObject *hoist_py_from_buffer(PyObject *type, PyObject *args, PyObject *keyword
 		PyErr_Clear();
 		if (PyObject_GetBuffer(object, &o->view, PyBUF_RECORDS_RO) < 0) {
 			free(o);
-			return NULL;
+			return name == Py_None ? hoist_py_of_ml_dtypes(object, type, Py_False)
+					       : NULL;
 		}
 	}
 	return wrap_view((PyTypeObject *)type, o, name);
@@ -232,7 +322,7 @@ PyObject *hoist_py_from_address(PyObject *type, PyObject *args, PyObject *keywor
 	hoist_device_unref(source.device);
 	if (o == NULL)
 		return NULL;
-	return err < 0 ? give_up(o, err) : hoist_py_buffer_of((PyTypeObject *)type, ret);
+	return err < 0 ? give_up(o, err) : hoist_py_owned_buffer((PyTypeObject *)type, ret, o);
 }
 
 /* --- the CUDA Array Interface --- */
@@ -307,5 +397,5 @@ PyObject *hoist_py_from_cai(PyObject *type, PyObject *args, PyObject *keywords)
 	HOIST_PY_WAITING(err = hoist_buffer_from_cai(&cai, &released, stream,
 						     sync ? 0 : HOIST_CAI_NO_SYNC, &ret));
 	return err < 0 ? give_up(released.context, err)
-		       : hoist_py_buffer_of((PyTypeObject *)type, ret);
+		       : hoist_py_owned_buffer((PyTypeObject *)type, ret, released.context);
 }

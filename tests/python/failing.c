@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -14,11 +15,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 enum { MEMORY = 1, SYSTEM = 2 };
 
@@ -167,6 +170,48 @@ ssize_t read(int fd, void *to, size_t n)
 {
 	NEXT(read);
 	return FAILS(SYSTEM, EIO) ? -1 : next(fd, to, n);
+}
+
+ssize_t pwrite(int fd, const void *from, size_t n, off_t offset)
+{
+	NEXT(pwrite);
+	return FAILS(SYSTEM, EIO) ? -1 : next(fd, from, n, offset);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t n)
+{
+	NEXT(fallocate);
+	return FAILS(SYSTEM, ENOSPC) ? -1 : next(fd, mode, offset, n);
+}
+
+int ftruncate(int fd, off_t n)
+{
+	NEXT(ftruncate);
+	return FAILS(SYSTEM, EIO) ? -1 : next(fd, n);
+}
+
+int fsync(int fd)
+{
+	NEXT(fsync);
+	return FAILS(SYSTEM, EIO) ? -1 : next(fd);
+}
+
+int linkat(int folder, const char *path, int to_folder, const char *to, int flags)
+{
+	NEXT(linkat);
+	return FAILS(SYSTEM, ENOSPC) ? -1 : next(folder, path, to_folder, to, flags);
+}
+
+int renameat(int folder, const char *path, int to_folder, const char *to)
+{
+	NEXT(renameat);
+	return FAILS(SYSTEM, EIO) ? -1 : next(folder, path, to_folder, to);
+}
+
+int renameat2(int folder, const char *path, int to_folder, const char *to, unsigned flags)
+{
+	NEXT(renameat2);
+	return FAILS(SYSTEM, EIO) ? -1 : next(folder, path, to_folder, to, flags);
 }
 
 int eventfd(unsigned n, int flags);

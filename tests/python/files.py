@@ -2,8 +2,11 @@
 """Checkpoints for the tests, written and read without hoist."""
 
 import json
+import os
 import random
 import struct
+import tempfile
+import unittest
 
 SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "I32": 4}
 NAMES = {"F32": "f32", "F16": "f16", "BF16": "bf16", "I64": "i64", "U8": "u8", "BOOL": "bool",
@@ -44,3 +47,19 @@ MODEL = {
     "mask": ("BOOL", (7, 5)), "ids": ("I64", (1000,)), "scale": ("F8_E4M3", (33,)),
     "big": ("F32", (1200, 1024)), "bytes": ("U8", (99999,)),
 }
+
+
+class WithModel(unittest.TestCase):
+    """Tests that read one checkpoint, `path`, of the tensors `model`, whose `bytes` are {name: bytes}."""
+
+    model, metadata = MODEL, None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "model.safetensors")
+        cls.bytes = write(cls.path, cls.model, cls.metadata)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()

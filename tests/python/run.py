@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Runs the tests of the Python package, and reports them as tests/ does: run.py LOG-WITHOUT-ENDING."""
+"""Runs the tests of the Python package, and reports them as tests/ does.
 
+    run.py LOG-WITHOUT-ENDING [PATTERN]
+
+PATTERN: of the files of tests; without it test*.py.  Each file has an interpreter of its own, and
+one more than there are processors run at a time, as tests wait.
+"""
+
+import concurrent.futures
+import glob
 import os
+import subprocess
 import sys
+import time
 import unittest
 
-os.environ["HOIST_EMULATE"] = "cuda:2,hip:1"
+HERE = os.path.dirname(os.path.abspath(__file__))
+LONGEST = ["test_failing.py", "test_robust.py", "test_docs.py", "test_types.py"]  # these begin first
 
 
 class Result(unittest.TextTestResult):
@@ -16,19 +27,46 @@ class Result(unittest.TextTestResult):
         self.stream.writeln(f"ok {test.id()} # SKIP {reason}")
 
 
+def run_one(name):
+    """The tests of one file.  The last line of the output has the counts."""
+    suite = unittest.defaultTestLoader.discover(HERE, name)
+    result = unittest.TextTestRunner(sys.stdout, resultclass=Result, verbosity=2).run(suite)
+    n_failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    print("counts", result.testsRun, n_failed, len(result.skipped), flush=True)
+
+
+def run_file(name):
+    """The same in an interpreter of its own.  Returns: its output; tests, failed and skipped ones."""
+    begun = time.monotonic()
+    run = subprocess.run([sys.executable, os.path.abspath(__file__), "--one", name], text=True, check=False,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _, last = run.stdout.rstrip("\n").rpartition("\n")
+    words = last.split()
+    if run.returncode != 0 or len(words) != 4 or words[0] != "counts":
+        return f"{run.stdout}\n{name}: the interpreter ended with status {run.returncode}\n", (1, 1, 0)
+    return f"{output}\n{name}: {time.monotonic() - begun:.1f} s\n", tuple(map(int, words[1:]))
+
+
 def main():
+    if sys.argv[1] == "--one":
+        run_one(sys.argv[2])
+        return 0
+    names = sorted(os.path.basename(path) for path in glob.glob(
+        os.path.join(HERE, sys.argv[2] if len(sys.argv) > 2 else "test*.py")))
+    names.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
+    n_run = n_failed = n_skipped = 0
     with open(sys.argv[1] + ".log", "w", encoding="utf-8") as log:
-        suite = unittest.defaultTestLoader.discover(os.path.dirname(os.path.abspath(__file__)))
-        runner = unittest.TextTestRunner(log, resultclass=Result, verbosity=2)
-        result = runner.run(suite)
-        n_failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-        n_skipped = len(result.skipped)
-        print(f"wrap: {result.testsRun - n_failed - n_skipped} passed, {n_failed} failed, "
-              f"{n_skipped} skipped", file=log)
+        with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+            for output, (run, failed, skipped) in pool.map(run_file, names):
+                log.write(output)
+                n_run, n_failed, n_skipped = n_run + run, n_failed + failed, n_skipped + skipped
+        print(f"wrap: {n_run - n_failed - n_skipped} passed, {n_failed} failed, {n_skipped} skipped",
+              file=log)
     with open(sys.argv[1] + ".trs", "w", encoding="utf-8") as trs:
         print(":test-result:", "FAIL" if n_failed else "PASS", file=trs)
     return 1 if n_failed else 0
 
 
 if __name__ == "__main__":
+    os.environ["HOIST_EMULATE"] = "cuda:2,hip:1"
     sys.exit(main())

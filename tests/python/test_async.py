@@ -25,19 +25,7 @@ except ImportError:
     anyio = None
 
 
-class WithModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = os.path.join(cls.folder.name, "model.safetensors")
-        cls.bytes = files.write(cls.path, files.MODEL)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-
-class Async(WithModel):
+class Async(files.WithModel):
     async def use(self):
         """All that a program can do in a loop."""
         async with hoist.load(self.path, "cuda:0", window="16M") as load:
@@ -56,11 +44,24 @@ class Async(WithModel):
             self.assertEqual({n: b.tobytes() for n, b in load}, self.bytes)
         with hoist.load(self.path, targets=[hoist.Target(tensors="ids"), hoist.Target("hip:0", tensors="i*")]) as load:
             self.assertEqual(sorted([item[:2] async for item in load]), [(0, "ids"), (1, "ids")])
-        with hoist.open(self.path) as ckpt:
+        with hoist.open(self.path) as ckpt, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            told = []
+            save = hoist.save(ckpt, path, progress=lambda *now: told.append(now))
+            self.assertIs(await save, save)
+            self.assertEqual(told[-1], (os.path.getsize(path),) * 2)
+            self.assertEqual({n: b.tobytes() for n, b in hoist.load_all(path).items()}, self.bytes)
             load = hoist.load(ckpt)
             load.close()
             with self.assertRaises(hoist.errors.ClosedError):
                 await load
+
+        out, into = os.pipe()
+        await hoist.waiting.readable(out, 0.001)  # nobody writes to it
+        os.write(into, b"x")
+        await hoist.waiting.readable(out)
+        os.close(out)
+        os.close(into)
 
     def test_asyncio(self):
         asyncio.run(self.use(), debug=True)
@@ -104,8 +105,8 @@ class Async(WithModel):
 
     def waiting(self):
         """A load that waits for a rank that does not come."""
-        return hoist.load(self.path, group=f"shm:test-{os.getpid()}-{self.id()[-20:]}", rank="0/2",
-                          group_timeout=300)
+        return hoist.load(self.path, tensors="ids", group=f"shm:test-{os.getpid()}-{self.id()[-20:]}",
+                          rank="0/2", group_timeout=300)
 
     def test_a_cancelled_task(self):
         async def cancel():
@@ -135,7 +136,8 @@ class Async(WithModel):
 
     def test_a_failure(self):
         async def fail():
-            with hoist.load(self.path, group="shm:test-no-one", rank="1/2", group_timeout=0.1) as load:
+            with hoist.load(self.path, tensors="ids", group="shm:test-no-one", rank="1/2",
+                            group_timeout=0.1) as load:
                 with self.assertRaises(hoist.errors.TimedOutError):
                     await load
                 with self.assertRaises(hoist.errors.TimedOutError):
@@ -149,7 +151,8 @@ class Async(WithModel):
 INTERRUPTED = """
 import asyncio, os, signal, sys, threading, time, hoist
 signal.signal(signal.SIGINT, signal.default_int_handler)
-load = hoist.load(sys.argv[1], group="shm:test-int-" + str(os.getpid()), rank="0/2", group_timeout=300)
+load = hoist.load(sys.argv[1], tensors="ids", group="shm:test-int-" + str(os.getpid()), rank="0/2",
+                  group_timeout=300)
 async def use(load):
     try:
         await load
@@ -165,7 +168,7 @@ def interrupt():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 for _ in range(20):
-    thread = threading.Thread(target=interrupt)
+    thread = threading.Thread(target=interrupt, daemon=True)
     try:
         thread.start()
         {wait}
@@ -180,7 +183,7 @@ for _ in range(20):
 """
 
 
-class Interrupts(WithModel):
+class Interrupts(files.WithModel):
     def test_each_wait(self):
         for wait in ("load.wait()", "next(load)", "load['ids']", "dict(load)", "load.wait(200)",
                      "asyncio.run(use(load))"):

@@ -57,6 +57,12 @@ class Making(unittest.TestCase):
         self.assertIn("dtype=f32, shape=(4,)", repr(b))
         self.assertIn("[0.0, 0.0, 0.0, 0.0]", str(b))
 
+    def test_dtypes_of_numpy(self):
+        for dtype in (np.float16, np.dtype("float16"), "float16", "f16"):
+            with self.subTest(dtype=dtype):
+                self.assertEqual(hoist.Buffer(dtype, ()).dtype, "f16")
+        self.assertRaisesRegex(ValueError, "float", hoist.Buffer, float, ())
+
     def test_wrong_arguments(self):
         table = [
             (("f99", (2,)), {}, ValueError, "f99"), (("f32", (-1,)), {}, ValueError, ""),

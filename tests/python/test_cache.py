@@ -67,6 +67,31 @@ class Cache(unittest.TestCase):
         self.assertEqual(hoist.cache.drop(self.path), 1)
         self.assertRaises(FileNotFoundError, hoist.cache.drop, self.path)
 
+    def test_in_a_child_of_fork(self):
+        for read_only in (False, True):
+            with hoist.cache.add(self.path, read_only=read_only) as image:
+                ids = image["ids"]
+                child = os.fork()
+                if child == 0:  # no test framework here: the status tells
+                    status = 1
+                    try:
+                        self.check(image)
+                        assert ids.tobytes() == self.bytes["ids"]
+                        if read_only:
+                            self.assertRaises(BufferError, ids.fill, 1)
+                        else:
+                            ids.fill(1)
+                        image.close()
+                        assert read_only or ids[999].item() == 1
+                        with hoist.cache.attach(self.path) as again:
+                            self.check(again)
+                        status = 0
+                    finally:
+                        os._exit(status)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+                self.check(image)
+            self.assertEqual(ids.tobytes(), self.bytes["ids"])
+
     def check(self, image):
         self.assertEqual(list(image), list(files.MODEL))
         self.assertEqual(len(image), len(files.MODEL))

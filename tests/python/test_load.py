@@ -2,13 +2,14 @@
 """Checkpoints and loads, against files that the tests write."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -16,16 +17,8 @@ import hoist
 import files
 
 
-class WithModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = os.path.join(cls.folder.name, "model.safetensors")
-        cls.bytes = files.write(cls.path, files.MODEL, {"made by": "a test", "é": "ü"})
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class WithModel(files.WithModel):
+    metadata = {"made by": "a test", "é": "ü"}
 
     def check(self, got):
         self.assertEqual(set(got), set(self.bytes))
@@ -37,6 +30,23 @@ class WithModel(unittest.TestCase):
 
 
 class Checkpoints(WithModel):
+    def test_model_in_hugging_face_cache(self):
+        model = os.path.join(self.folder.name, "hub", "models--org--name")
+        for part in "blobs", "refs", "snapshots/c0":
+            os.makedirs(os.path.join(model, part))
+        os.link(self.path, os.path.join(model, "blobs", "b0"))
+        os.symlink("../../blobs/b0", os.path.join(model, "snapshots/c0/model.safetensors"))
+        with open(os.path.join(model, "refs", "main"), "w", encoding="ascii") as ref:
+            ref.write("c0")
+        with unittest.mock.patch.dict(os.environ, HF_HUB_CACHE=os.path.dirname(model)):
+            for path in "hf://org/name", "hf://org/name@c0", model:
+                with hoist.open(path, follow_links=False) as ckpt:
+                    self.assertEqual(list(ckpt), list(files.MODEL))
+            with hoist.load("hf://org/name", tensors=["embed"]) as load:
+                self.assertEqual(load["embed"].tobytes(), self.bytes["embed"])
+            with self.assertRaisesRegex(FileNotFoundError, "it has c0"):
+                hoist.open("hf://org/name@other")
+
     def test_mapping(self):
         with hoist.open(self.path) as ckpt:
             self.assertEqual(list(ckpt), list(files.MODEL))
@@ -73,9 +83,14 @@ class Checkpoints(WithModel):
         for path, kind in table:
             with self.subTest(path=path), self.assertRaises(kind):
                 hoist.open(path)
+        with hoist.open(self.path) as checkpoint:
+            self.assertRaisesRegex(TypeError, "is a str", lambda: checkpoint[0])
+            for option in ({"targets": [hoist.Target("cpu")]}, {"device": "cuda:0"}):
+                self.assertRaisesRegex(TypeError, "host", hoist.numpy.load_file, checkpoint, **option)
         with self.assertRaises(FileNotFoundError) as caught:
             hoist.load("nothing.safetensors")
         self.assertEqual(caught.exception.errno, 2)
+        self.assertIsInstance(hoist.errors.make(errno.EAGAIN, "later"), RuntimeError)
         self.assertIn("nothing.safetensors", str(caught.exception))
 
 
@@ -90,7 +105,11 @@ class Loads(WithModel):
         with hoist.load(self.path) as load:
             self.check(dict(load))
             self.assertEqual(list(load), [])
-            self.assertEqual(load.report()["n_tensors"], len(files.MODEL))
+            report = load.report()
+            self.assertEqual(report["n_tensors"], len(files.MODEL))
+            self.assertEqual(report["ns"], sum(report[stage + "_ns"] for stage in (
+                "plan", "allocate", "caller", "read", "convert", "copy", "pages", "group", "budget", "work")))
+            self.assertRegex(load.explain(), r"^\d\.\d{3} GB to cpu in .*: \d+ % .*; opened in \d\.\d{3} s$")
         self.assertTrue(load.closed)
         self.assertEqual(list(load), [])
         with hoist.load(self.path) as load:
@@ -155,6 +174,9 @@ class Loads(WithModel):
             ({"slices": {"ids": (5, 0, 2)}}, ValueError, "ids"), ({"budget": object()}, TypeError, ""),
             ({"tensors": [3]}, TypeError, ""), ({"device": "cuda:9"}, ValueError, "cuda:9"),
             ({"stream": "s"}, TypeError, "stream"), ({"tensors": 5}, TypeError, ""),
+            ({"tensors": ["ids", 3]}, TypeError, "is a str"), ({"slices": [1]}, TypeError, "dict"),
+            ({"slices": {"ids": 3}}, TypeError, "n_ranks"), ({"slices": {"ids": (0, 3)}}, TypeError, "slice"),
+            ({"slices": {"ids": (0,)}}, TypeError, "n_ranks"), ({"chunk_bytes": -1}, ValueError, "size"),
         ]
         for options, kind, text in table:
             with self.subTest(options=options), self.assertRaisesRegex(kind, text):
@@ -328,10 +350,12 @@ class Arrays(WithModel):
 
 class Importing(unittest.TestCase):
     def test_import_is_light(self):
-        """NumPy, torch, and what else takes tens of milliseconds, come when they are used."""
-        code = "import sys, hoist; heavy = 'numpy', 'torch', 'asyncio', 'tqdm', 'ctypes'; " \
-               "print([m for m in heavy if m in sys.modules])"
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        """NumPy, torch, and what else takes milliseconds, come when they are used."""
+        code = "import sys, hoist; heavy = 'numpy', 'torch', 'asyncio', 'tqdm', 'ctypes', 'typing', " \
+               "'dataclasses', 'inspect', 'enum', 're', 'json'; print([m for m in heavy if m in sys.modules])"
+        place = os.path.dirname(os.path.dirname(hoist.__file__))  # -S: site may import anything
+        out = subprocess.run([sys.executable, "-S", "-c", code], env={**os.environ, "PYTHONPATH": place},
+                             capture_output=True, text=True, check=True)
         self.assertEqual(out.stdout.strip(), "[]")
 
     def test_the_command(self):
@@ -358,6 +382,7 @@ class Sizes(unittest.TestCase):
             with self.subTest(text=text), self.assertRaises(ValueError):
                 size(text)
         self.assertRaises(TypeError, size, 1.5)
+        self.assertRaisesRegex(ValueError, "-5", size, -5)
 
 
 if __name__ == "__main__":

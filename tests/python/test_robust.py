@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import weakref
@@ -25,16 +24,8 @@ LONG = os.environ.get("HOIST_TEST_FORM") == "long"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class WithModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = os.path.join(cls.folder.name, "model.safetensors")
-        cls.bytes = files.write(cls.path, {n: s for n, s in files.MODEL.items() if n != "big"})
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class WithModel(files.WithModel):
+    model = {n: s for n, s in files.MODEL.items() if n != "big"}
 
 
 class Fork(WithModel):
@@ -240,6 +231,7 @@ class Leaks(WithModel):
     def allocated():
         """Bytes of malloc() and blocks of Python's allocator that are in use."""
         gc.collect()
+        sys._clear_type_cache()  # it keeps names of attributes, up to some thousands of them
         info = _ask()
         return info.uordblks + info.hblkhd, sys.getallocatedblocks()
 
@@ -332,6 +324,63 @@ class Interpreters(unittest.TestCase):
                 "del sys.modules[name]\ntry:\n import hoist\nexcept ImportError as error:\n print(error)")
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         self.assertIn("can be imported once", out.stdout)
+
+
+class Owners(unittest.TestCase):
+    """Threads that drop the owners of memory while the interpreter ends."""
+
+    # Threads whose drops wait for a stream, which goes on when the interpreter ends.
+    WAITING = """if True:
+        import hoist, sys, threading, time
+        from hoist import driver
+        stream = hoist.Stream(sys.argv[1])
+        flag = driver.CompletionFlag(hoist.Device(sys.argv[1]))
+        stream.wait_for_host_value(flag, 1)
+        to = hoist.Buffer("u8", (1 << 18,), stream=stream)
+        begun = threading.Semaphore(0)
+
+        def work():
+            buffer = hoist.Buffer.from_buffer(bytearray(1 << 18))
+            begun.release()
+            to.copy_from(buffer, stream=stream)  # waits itself, where the memory is not pinned
+            del buffer
+
+        for _ in range(20):
+            threading.Thread(target=work, daemon=True).start()
+        for _ in range(20):
+            begun.acquire()
+        """
+
+    AFTER = """if True:
+        import ctypes, hoist, threading
+        memory, ended = ctypes.create_string_buffer(8), []
+
+        def drop(number):
+            hoist.Buffer.from_address(ctypes.addressof(memory), 8, "u8", 8, release=lambda: ended.append(number))
+
+        def in_a_thread(number):
+            thread = threading.Thread(target=drop, args=(number,))
+            thread.start()
+            thread.join()
+
+        in_a_thread(1)
+        hoist._hoist.end_drops()  # as the end of the interpreter does
+        in_a_thread(2)
+        drop(3)
+        assert ended == [1, 3], ended
+        """
+
+    def run_it(self, *command):
+        run = subprocess.run([sys.executable, "-X", "faulthandler", "-c", *command], capture_output=True,
+                             text=True, timeout=100, check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+
+    def test_the_end_of_the_interpreter(self):
+        for spec in ("cpu", "cuda:0", "hip:0"):
+            self.run_it(self.WAITING, spec)
+
+    def test_only_the_thread_that_ends_it_drops_owners(self):
+        self.run_it(self.AFTER)
 
 
 if __name__ == "__main__":

@@ -486,6 +486,34 @@ class Own(WithFolder):
                 part, np.frombuffer(self.bytes["big"], "f").reshape(1200, 1024)[1:3, ::100])
         self.check_the_file()
 
+    def test_large_numpy_arrays_own_their_memory(self):
+        """Hot they are copied from the map, cold they are loaded."""
+        large = os.path.join(self.folder, "large.safetensors")
+        content = np.arange(3 << 20, dtype="f")
+        hoist.safetensors.numpy.save_file({"x": content}, large)
+        for is_cold in (False, True):
+            with open(large, "rb") as file:
+                file.read()
+                if is_cold:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            with HOIST.safe_open(large, "np") as f:
+                array = f.get_tensor("x")
+                self.assertTrue(np.array_equal(array, content))
+                array[:] = 0
+                self.assertTrue(np.array_equal(f.get_tensor("x"), content))
+        self.assertTrue(np.array_equal(HOIST.numpy.load_file(large)["x"], content))
+
+    def test_bytes_of_any_array(self):
+        """Memory that lies as in a file goes as it is; other arrays are put in order first."""
+        a = np.arange(24, dtype="i4").reshape(4, 6)
+        for array in (a, a.T, a[::2, ::-3], a.astype(">i4"), a[:0], a[1, 2:3].reshape(()),
+                      a.view(np.recarray), np.asfortranarray(a)):
+            got = HOIST.numpy.load(HOIST.numpy.save({"a": array}, {"k": 'a "quoted" \u00e9'}))["a"]
+            self.assertEqual((got.dtype, got.shape), (np.dtype("i4"), array.shape))
+            self.assertTrue(np.array_equal(got, array))
+            HOIST.numpy.save_file({"a": array}, self.path)
+            self.assertTrue(np.array_equal(HOIST.numpy.load_file(self.path)["a"], array))
+
     def check_the_file(self):
         got = hoist.load_all(self.path)
         self.assertEqual({name: b.tobytes() for name, b in got.items()}, self.bytes)

@@ -183,6 +183,7 @@ class Sources(WithFolder):
                 hoist.save({"name": tensor}, self.path)
         for what, tensors, options, error in (
                 ("a name that is no str", {1: array(1)}, {}, TypeError),
+                ("a list of tensors", [array(1)], {}, TypeError),
                 ("metadata", {"a": array(1)}, {"metadata": {"k": 1}}, TypeError),
                 ("a format", {"a": array(1)}, {"format": "zip"}, ValueError),
                 ("io", {"a": array(1)}, {"io": "map"}, ValueError),
@@ -233,7 +234,7 @@ class Files(WithFolder):
         hoist.numpy.save_file({"old": array(2)}, self.path)
         with open(self.path, "rb") as file:
             before = file.read()
-        self.assertRaises(hoist.Error, hoist.save, {"a": array(2)}, self.path, replace=False)
+        self.assertRaises(FileExistsError, hoist.save, {"a": array(2)}, self.path, replace=False)
         self.assertRaises(hoist.errors.OutOfMemoryError, hoist.numpy.save_file,
                           {"a": array(9)[::2]}, self.path, budget=1)
         save = hoist.save({"a": array(9)[::2]}, self.path, budget=Held(self).budget)
@@ -364,9 +365,10 @@ class Ending(WithFolder):
         self.nothing_is_left()
 
     def test_exit_and_fork(self):
-        for how in ("exit", "fork"):
-            with self.subTest(how):
-                subprocess.run([sys.executable, "-c", SLEEPER, self.path, how], check=True, timeout=60,
+        for how, path in ("exit", self.path), ("exit", self.path + "/"), ("fork", self.path), \
+                ("fork", self.path + "/"):
+            with self.subTest(how, path=path):
+                subprocess.run([sys.executable, "-c", SLEEPER, path, how], check=True, timeout=60,
                                cwd=os.path.dirname(__file__))
                 self.nothing_is_left()
 
@@ -431,6 +433,22 @@ class Ending(WithFolder):
         save.wait()
         self.assertIsNone(known())
         self.assertEqual(save.report()["n_tensors"], 2)
+
+    def test_a_source_that_refers_to_its_save_is_collected(self):
+        class Bytes(bytearray):
+            pass
+
+        a = Bytes(1 << 18)
+        known = weakref.ref(a)
+        save, held = self.waiting()
+        a.save = hoist.save({"a": a}, self.path + ".2", budget=held.budget)
+        del a
+        with self.assertWarnsRegex(ResourceWarning, "wait()"):
+            gc.collect()
+        self.assertIsNone(known())
+        save.cancel()
+        self.assertRaises(hoist.errors.CancelledError, save.wait)
+        self.nothing_is_left()
 
     def test_a_buffer_that_is_closed_meanwhile(self):
         held = Held(self)

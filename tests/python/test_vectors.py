@@ -15,13 +15,12 @@ import vectors
 NOT_HELD = {
     "V090": "torch for the CPU takes no tensors of devices, and the emulated ones need none of its "
             "kernels",
-    "V140": "the package has no call that registers host memory with a driver",
 }
 
 # The vectors of which a part does not hold, and which.
 PARTLY = {
-    "V144": "memory that the driver moves exports as such in a capsule: the place is (13, 0) there",
-    "V222": "no call of the package takes memory as a type that the caller names",
+    "V144": "managed memory exports as such: the place is (13, 0), as newer releases of cuda.core say",
+    "V222": "as_slice::<i32> names a type at the call; Python's buffers have one type, their own",
 }
 
 # The files whose vectors are counted.

@@ -4,14 +4,16 @@
 from .._hoist import Device, Event, Stream, StridedLayout
 from . import utils
 from .buffer import Buffer
-from .memory import (DeviceMemoryResource, GraphMemoryResource, LegacyPinnedMemoryResource,
-                     ManagedMemoryResource, MemoryResource, PinnedMemoryResource,
-                     VirtualMemoryResource)
+from .memory import (DeviceMemoryResource, DeviceMemoryResourceOptions, GraphMemoryResource,
+                     LegacyPinnedMemoryResource, ManagedMemoryResource, ManagedMemoryResourceOptions,
+                     MemoryResource, PinnedMemoryResource,
+                     PinnedMemoryResourceOptions, VirtualMemoryResource, VirtualMemoryResourceOptions)
 from .utils import StridedMemoryView, args_viewable_as_strided_memory
 from .ipc import IPCAllocationHandle, IPCBufferDescriptor
 
-__all__ = ["Buffer", "Device", "DeviceMemoryResource", "Event", "GraphMemoryResource",
-           "IPCAllocationHandle", "IPCBufferDescriptor", "LegacyPinnedMemoryResource",
-           "ManagedMemoryResource", "MemoryResource", "PinnedMemoryResource", "Stream",
+__all__ = ["Buffer", "Device", "DeviceMemoryResource", "DeviceMemoryResourceOptions", "Event",
+           "GraphMemoryResource", "IPCAllocationHandle", "IPCBufferDescriptor",
+           "LegacyPinnedMemoryResource", "ManagedMemoryResource", "ManagedMemoryResourceOptions",
+           "MemoryResource", "PinnedMemoryResource", "PinnedMemoryResourceOptions", "Stream",
            "StridedLayout", "StridedMemoryView", "VirtualMemoryResource",
-           "args_viewable_as_strided_memory", "utils"]
+           "VirtualMemoryResourceOptions", "args_viewable_as_strided_memory", "utils"]

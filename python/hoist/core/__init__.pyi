@@ -14,11 +14,16 @@ from .memory import ManagedMemoryResource as ManagedMemoryResource
 from .memory import MemoryResource as MemoryResource
 from .memory import PinnedMemoryResource as PinnedMemoryResource
 from .memory import VirtualMemoryResource as VirtualMemoryResource
+from .memory import DeviceMemoryResourceOptions as DeviceMemoryResourceOptions
+from .memory import ManagedMemoryResourceOptions as ManagedMemoryResourceOptions
+from .memory import PinnedMemoryResourceOptions as PinnedMemoryResourceOptions
+from .memory import VirtualMemoryResourceOptions as VirtualMemoryResourceOptions
 from .utils import StridedMemoryView as StridedMemoryView
 from .utils import args_viewable_as_strided_memory as args_viewable_as_strided_memory
 
-__all__ = ["Buffer", "Device", "DeviceMemoryResource", "Event", "GraphMemoryResource",
-           "IPCAllocationHandle", "IPCBufferDescriptor", "LegacyPinnedMemoryResource",
-           "ManagedMemoryResource", "MemoryResource", "PinnedMemoryResource", "Stream",
+__all__ = ["Buffer", "Device", "DeviceMemoryResource", "DeviceMemoryResourceOptions", "Event",
+           "GraphMemoryResource", "IPCAllocationHandle", "IPCBufferDescriptor",
+           "LegacyPinnedMemoryResource", "ManagedMemoryResource", "ManagedMemoryResourceOptions",
+           "MemoryResource", "PinnedMemoryResource", "PinnedMemoryResourceOptions", "Stream",
            "StridedLayout", "StridedMemoryView", "VirtualMemoryResource",
-           "args_viewable_as_strided_memory", "utils"]
+           "VirtualMemoryResourceOptions", "args_viewable_as_strided_memory", "utils"]

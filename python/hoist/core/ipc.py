@@ -10,6 +10,7 @@ from .buffer import Buffer
 from .memory import DeviceMemoryResource
 
 _registry = {}  # the name of a pool -> the resource, for good: pickles name it
+_crossing = {}  # the same -> its handle, for good
 
 
 def _check(mr):
@@ -69,9 +70,9 @@ class IPCAllocationHandle:
             raise ValueError("the handle was closed")
         return self._fd
 
-    handle = property(__int__)
-    uuid = property(lambda self: self._uuid)
-    is_closed = property(lambda self: self._fd < 0)
+    handle = property(__int__, doc="The file descriptor.  Raises ValueError after close().")
+    uuid = property(lambda self: self._uuid, doc="The pool's name.")
+    is_closed = property(lambda self: self._fd < 0, doc="True after close().")
 
     def __bool__(self):
         return True
@@ -141,13 +142,11 @@ def _rebuild(device, fd, uuid):
 
 
 def _reduce(mr):
-    with_fd = allocation_handle(mr)
-    try:
-        fd = multiprocessing.reduction.DupFd(int(with_fd))
-    finally:
-        with_fd.close()
+    """The handle stays open: a process that is being started inherits the descriptor only later."""
+    if mr.uuid not in _crossing:
+        _crossing[mr.uuid] = allocation_handle(mr)
     _registry.setdefault(mr.uuid, mr)
-    return _rebuild, (mr.device.spec, fd, mr.uuid)
+    return _rebuild, (mr.device.spec, multiprocessing.reduction.DupFd(int(_crossing[mr.uuid])), mr.uuid)
 
 
 multiprocessing.reduction.register(DeviceMemoryResource, _reduce)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
+import dataclasses
 import uuid as _uuid
+from collections.abc import Iterable
 from typing import Any
 from typing_extensions import Self
 
@@ -7,6 +9,35 @@ from .. import _hoist
 from .._hoist import Device, Stream
 from .buffer import Buffer
 from .ipc import IPCAllocationHandle
+
+@dataclasses.dataclass
+class DeviceMemoryResourceOptions:
+    ipc_enabled: bool = False
+    max_size: int = 0
+
+@dataclasses.dataclass
+class PinnedMemoryResourceOptions:
+    ipc_enabled: bool = False
+    max_size: int = 0
+    numa_id: int | None = None
+
+@dataclasses.dataclass
+class ManagedMemoryResourceOptions:
+    preferred_location: int | None = None
+    preferred_location_type: str | None = None
+
+@dataclasses.dataclass
+class VirtualMemoryResourceOptions:
+    allocation_type: str = "pinned"
+    location_type: str = "device"
+    handle_type: str | None = "posix_fd"
+    granularity: str = "recommended"
+    gpu_direct_rdma: bool = False
+    addr_hint: int = 0
+    addr_align: int | None = None
+    peers: Any = ()
+    self_access: str | None = "rw"
+    peer_access: str | None = "rw"
 
 class MemoryResource:
     def allocate(self, size: int, stream: Stream | None = None) -> Buffer: ...
@@ -23,6 +54,8 @@ class _Native(MemoryResource):
     def __init__(self, memory: _hoist.Memory) -> None: ...
     def close(self) -> None: ...
     @property
+    def is_closed(self) -> bool: ...
+    @property
     def is_managed(self) -> bool: ...  # type: ignore[override]
     @property
     def device(self) -> Device: ...
@@ -31,6 +64,8 @@ class _Attributes:
     def __init__(self, resource: DeviceMemoryResource) -> None: ...
     def __getattr__(self, name: str) -> Any: ...
     def __setattr__(self, name: str, value: Any) -> None: ...
+
+class _GraphAttributes(_Attributes): ...
 
 class DeviceMemoryResource(_Native):
     def __init__(self, device_id: Device | int | str, options: Any = None) -> None: ...
@@ -47,6 +82,12 @@ class DeviceMemoryResource(_Native):
     @property
     def uuid(self) -> _uuid.UUID: ...
     def get_allocation_handle(self) -> IPCAllocationHandle: ...
+    @property
+    def allocation_handle(self) -> IPCAllocationHandle: ...
+    @property
+    def peer_accessible_by(self) -> frozenset[int]: ...
+    @peer_accessible_by.setter
+    def peer_accessible_by(self, devices: Iterable[Device | int]) -> None: ...
     @classmethod
     def from_allocation_handle(cls, device_id: Device | int | str,
                                alloc_handle: IPCAllocationHandle | int) -> Self: ...
@@ -56,17 +97,27 @@ class DeviceMemoryResource(_Native):
     def __reduce__(self) -> Any: ...
 
 class PinnedMemoryResource(_Native):
+    @property
+    def is_ipc_enabled(self) -> bool: ...
+    @property
+    def numa_id(self) -> int: ...
     def __init__(self, options: Any = None, device: Device | int | str = 0) -> None: ...
 
 class LegacyPinnedMemoryResource(PinnedMemoryResource): ...
 
 class ManagedMemoryResource(_Native):
     def __init__(self, options: Any = None, device: Device | int | str = 0) -> None: ...
+    @property
+    def device_id(self) -> int: ...
+    @property
+    def preferred_location(self) -> tuple[str, int | None] | None: ...
 
 class GraphMemoryResource(_Native):
     def __new__(cls, device_id: Device | int | str) -> Self: ...
     def __init__(self, device_id: Device | int | str) -> None: ...
     def trim(self) -> None: ...
+    @property
+    def attributes(self) -> _GraphAttributes: ...
 
 class VirtualMemoryResource(_Native):
     def __init__(self, device_id: Device | int | str, config: Any = None) -> None: ...

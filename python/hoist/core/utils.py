@@ -4,6 +4,7 @@
 import functools
 
 from .. import _hoist
+from .buffer import Buffer
 
 _Buffer = _hoist.Buffer
 _CPU, _CUDA, _CUDA_HOST, _ROCM, _ROCM_HOST, _MANAGED = 1, 2, 3, 10, 11, 13
@@ -15,7 +16,7 @@ def _dlpack_stream(device_type, stream_ptr):
         raise BufferError("stream_ptr=None is ambiguous for this device; pass -1 to have no "
                           "synchronization, or the stream that will use the memory")
     if device_type == _CPU:
-        if stream_ptr != -1:
+        if stream_ptr not in (-1, 0):
             raise BufferError("memory of the CPU has no stream; pass -1")
         return None
     return None if stream_ptr == 0 and device_type == _CUDA else stream_ptr
@@ -30,10 +31,9 @@ class _Producer:
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
 
-    def __dlpack__(self, *, stream=None, max_version=None):
+    def __dlpack__(self, *, stream=None, **request):
         del stream  # the view's caller orders the work
-        keywords = {} if max_version is None else {"max_version": max_version}
-        return self._array.__dlpack__(stream=self._stream, **keywords)
+        return self._array.__dlpack__(stream=self._stream, **request)
 
 
 def _import_dlpack(array, stream_ptr):
@@ -71,11 +71,22 @@ def _is_numpy(array):
 class StridedMemoryView:
     """Where an array's elements lie: address, shape, strides in elements, dtype, device.
 
-    A view keeps the array.  `stream_ptr` is the stream that will use the memory: the producer's work
-    is ordered before it; -1: no synchronization.
+    A view keeps the array.
 
-    Raises BufferError (no stream was said; a device or version that is not supported), RuntimeError
-    (the object has neither DLPack nor the CUDA Array Interface).
+    Parameters
+    ----------
+    obj : object, optional
+        With `__dlpack__` or `__cuda_array_interface__`.
+    stream_ptr : int, optional
+        The stream that will use the memory: the producer's work is ordered before it; -1: no
+        synchronization.
+
+    Raises
+    ------
+    BufferError
+        No stream was said; the device or the version is not supported.
+    RuntimeError
+        The object has neither DLPack nor the CUDA Array Interface.
     """
 
     __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly")
@@ -105,7 +116,18 @@ class StridedMemoryView:
 
     @classmethod
     def from_dlpack(cls, obj, stream_ptr=None):
-        """A view of an array that speaks DLPack."""
+        """A view of an array that speaks DLPack.
+
+        Parameters
+        ----------
+        obj : object
+        stream_ptr : int, optional
+            As the class.
+
+        Returns
+        -------
+        StridedMemoryView
+        """
         ret = cls()
         buffer = _import_dlpack(obj, stream_ptr)
         ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
@@ -113,7 +135,17 @@ class StridedMemoryView:
 
     @classmethod
     def from_array_interface(cls, obj):
-        """A view of an array of the host."""
+        """A view of an array of the host.
+
+        Parameters
+        ----------
+        obj : object
+            With Python's buffer protocol.
+
+        Returns
+        -------
+        StridedMemoryView
+        """
         ret = cls()
         buffer = _import_array(obj)
         ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
@@ -121,7 +153,18 @@ class StridedMemoryView:
 
     @classmethod
     def from_cuda_array_interface(cls, obj, stream_ptr=None):
-        """A view of an array with the CUDA Array Interface."""
+        """A view of an array with the CUDA Array Interface.
+
+        Parameters
+        ----------
+        obj : object
+        stream_ptr : int, optional
+            As the class.
+
+        Returns
+        -------
+        StridedMemoryView
+        """
         ret = cls()
         buffer = _import_cai(obj, stream_ptr)
         ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
@@ -129,16 +172,55 @@ class StridedMemoryView:
 
     @classmethod
     def from_any_interface(cls, obj, stream_ptr=None):
-        """A view by whichever interface the object has."""
+        """A view by whichever interface the object has.
+
+        Parameters
+        ----------
+        obj : object
+        stream_ptr : int, optional
+            As the class.
+
+        Returns
+        -------
+        StridedMemoryView
+
+        Raises
+        ------
+        BufferError
+            The object has neither DLPack nor the CUDA Array Interface.
+        """
+        if not _has_interface(obj):
+            raise BufferError(f"{type(obj).__name__} has neither DLPack nor the CUDA Array Interface")
         return cls(obj, stream_ptr)
 
     @classmethod
-    def from_buffer(cls, buffer, layout, dtype=None, is_readonly=False):
-        """A view of a Buffer's bytes as items of `layout`.
+    def from_buffer(cls, buffer, shape, dtype=None, is_readonly=False, *, strides=None,
+                    itemsize=None):
+        """A view of a Buffer's bytes as items.
 
-        Raises ValueError if the items need more bytes than the buffer has, or if the dtype has
-        another size than the layout's items.
+        Parameters
+        ----------
+        buffer : Buffer or hoist.Buffer
+        shape : StridedLayout or sequence of int
+            The layout, or its extents.
+        dtype : str or dtype, optional
+            Of the size of the layout's items.
+        is_readonly : bool
+        strides : sequence of int, optional
+            With extents: in items; None: C order.
+        itemsize : int, optional
+            With extents: the bytes of an item, where the dtype does not say them.
+
+        Returns
+        -------
+        StridedMemoryView
+
+        Raises
+        ------
+        ValueError
+            The items need more bytes than the buffer has, or the dtype has another size.
         """
+        layout = _layout_from(shape, strides, itemsize, dtype)
         base = getattr(buffer, "_buffer", buffer)
         needed = layout.required_size_in_bytes()
         if needed > base.nbytes:
@@ -149,7 +231,22 @@ class StridedMemoryView:
         return ret
 
     def view(self, layout=None, dtype=None):
-        """The same memory with another layout or dtype; this object if both are None."""
+        """The same memory with another layout or dtype; this object if both are None.
+
+        Parameters
+        ----------
+        layout : StridedLayout, optional
+        dtype : str or dtype, optional
+
+        Returns
+        -------
+        StridedMemoryView
+
+        Raises
+        ------
+        ValueError
+            The dtype has another size than the layout's items.
+        """
         if layout is None and dtype is None:
             return self
         layout = self._layout if layout is None else layout
@@ -195,15 +292,19 @@ class StridedMemoryView:
         """The first element's address."""
         return self._buffer.address + self._layout.slice_offset_in_bytes
 
+    def _source(self):
+        """What says whose memory it is: for a Buffer of this package, its resource."""
+        return self._object if isinstance(self._object, Buffer) else self._buffer
+
     @property
     def device_id(self):
         """As the driver counts; -1: the CPU's memory."""
-        return self._buffer.device_id
+        return self._source().device_id
 
     @property
     def is_device_accessible(self):
         """Whether an accelerator can access the memory."""
-        return self._buffer.is_device_accessible
+        return self._source().is_device_accessible
 
     @property
     def readonly(self):
@@ -221,10 +322,9 @@ class StridedMemoryView:
         ret = self._buffer._with_layout(self._layout, str(self._dtype))
         return ret.read_only() if self._readonly else ret
 
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A capsule over the view's memory."""
-        return self._typed().__dlpack__(stream=stream, max_version=max_version,
-                                        dl_device=dl_device, copy=copy)
+    def __dlpack__(self, **request):
+        """A capsule over the view's memory; the arguments are those of `hoist.Buffer.__dlpack__()`."""
+        return self._typed().__dlpack__(**request)
 
     def __dlpack_device__(self):
         return self._buffer.__dlpack_device__()
@@ -232,8 +332,22 @@ class StridedMemoryView:
     def copy_from(self, other, stream, allocator=None, blocking=None):
         """Copies the elements of another view.
 
-        `stream`: where the copy is queued.  `blocking`: whether the call waits for the copy; None:
-        it waits if the CPU can touch either memory.  `allocator` has no effect.
+        Parameters
+        ----------
+        other : StridedMemoryView
+        stream : Stream
+            The copy is queued there.
+        allocator : MemoryResource, optional
+            Has no effect.
+        blocking : bool, optional
+            Whether the call waits for the copy; None: it waits if the CPU can touch either memory.
+
+        Raises
+        ------
+        BufferError
+            A view has no dtype, or this one is read-only.
+        ValueError
+            The dtypes or the numbers of elements differ.
         """
         del allocator
         self._typed().copy_from(other._typed(), stream=stream)
@@ -242,7 +356,16 @@ class StridedMemoryView:
             stream.synchronize()
 
     def copy_to(self, other, stream, allocator=None, blocking=None):
-        """As other.copy_from(self, ...)."""
+        """As other.copy_from(self, ...).
+
+        Parameters
+        ----------
+        other : StridedMemoryView
+        stream : Stream
+        allocator : MemoryResource, optional
+        blocking : bool, optional
+            As in `copy_from()`.
+        """
         other.copy_from(self, stream, allocator, blocking)
 
     def __repr__(self):
@@ -269,11 +392,29 @@ def _layout_of(buffer):
     return _hoist.StridedLayout(buffer.shape, strides, bits // 8)
 
 
+def _layout_from(shape, strides, itemsize, dtype):
+    """The layout of the arguments of from_buffer()."""
+    if isinstance(shape, _hoist.StridedLayout):
+        if strides is not None or itemsize is not None:
+            raise ValueError("a StridedLayout has strides and an itemsize of its own")
+        return shape
+    if itemsize is None:
+        if dtype is None:
+            raise ValueError("give dtype or itemsize: the bytes of an item")
+        itemsize = _hoist.dtype_info(str(dtype))["bits"] // 8
+    return _hoist.StridedLayout(shape, strides, itemsize)
+
+
+def _has_interface(obj):
+    return (hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__")) or \
+        hasattr(obj, "__cuda_array_interface__")
+
+
 class _Argument:
     """An argument of a decorated function, which becomes a view once the stream is known."""
 
     def __init__(self, obj):
-        if not hasattr(obj, "__dlpack__") and not hasattr(obj, "__cuda_array_interface__"):
+        if not _has_interface(obj):
             raise RuntimeError(f"{type(obj).__name__} has neither DLPack nor the CUDA Array "
                                "Interface")
         self._obj = obj
@@ -284,9 +425,21 @@ class _Argument:
 
 
 def args_viewable_as_strided_memory(arg_indices):
-    """A decorator: these positional arguments reach the function as objects with `view(stream_ptr)`.
+    """A decorator: positional arguments reach the function as objects with `view(stream_ptr)`.
 
-    Raises RuntimeError, when the function is called, for an object without an interface.
+    Parameters
+    ----------
+    arg_indices : sequence of int
+        Their places.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    RuntimeError
+        When the function is called: an object has no interface.
     """
     def decorate(function):
         @functools.wraps(function)

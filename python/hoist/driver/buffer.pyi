@@ -8,7 +8,7 @@ from .. import _hoist, errors
 from .._hoist import Device, Stream
 from ..dtypes import DType
 
-class Usage(enum.IntFlag):
+class Usage(enum.Flag):
     DEFAULT = 0
     STAGING = 1
     UNTRACKED = 2
@@ -21,11 +21,11 @@ class DLPackArray(Protocol):
 
 class Buffer(_hoist.Buffer):
     def __new__(cls, dtype: Any = None, shape: Any = None, device: Device | Stream | None = None,
-                pinned: bool = False, *, stream: Stream | None = None,
+                pinned: bool | Usage = False, *, stream: Stream | None = None,
                 usage: Usage = ...) -> Self: ...
     @staticmethod
-    def zeros(shape: Any, dtype: Any, device: Device | Stream | None = None, pinned: bool = False, *,
-              stream: Stream | None = None, usage: Usage = ...) -> Buffer: ...
+    def zeros(shape: Any, dtype: Any, device: Device | Stream | None = None,
+              pinned: bool | Usage = False, *, stream: Stream | None = None, usage: Usage = ...) -> Buffer: ...
     @staticmethod
     def scalar(value: Any, dtype: Any, device: Device | None = None) -> Buffer: ...
     @property
@@ -71,4 +71,5 @@ class DevicePinnedBuffer(Buffer):
               stream: Stream | None = None) -> DevicePinnedBuffer: ...
 
 def batch_inplace_copy(dsts: Iterable[_hoist.Buffer], srcs: Iterable[_hoist.Buffer]) -> None: ...
+def copy_pinned_to_destinations(source: Buffer, destinations: Iterable[Buffer]) -> None: ...
 def load_max_buffer(path: Any) -> Buffer: ...

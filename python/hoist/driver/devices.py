@@ -18,7 +18,13 @@ class _Kind(type):
 
 
 class CPU(metaclass=_Kind):
-    """`CPU(id=-1)`: the CPU, whatever the id."""
+    """The CPU: `CPU()` is the device, and `isinstance(device, CPU)` asks for its kind.
+
+    Parameters
+    ----------
+    id : int
+        Has no effect.
+    """
 
     _is_host = True
 
@@ -28,10 +34,20 @@ class CPU(metaclass=_Kind):
 
 
 class Accelerator(metaclass=_Kind):
-    """`Accelerator(id=-1, device_memory_limit=-1)`: an accelerator; -1 is the first one.
+    """An accelerator: `Accelerator()` is the device; `isinstance(device, Accelerator)` asks for its kind.
 
-    `device_memory_limit` is the most bytes that hoist takes there; -1: 99 % of what is free.  The
-    limit of the first call for a device holds.  Raises ValueError if there is no such device.
+    Parameters
+    ----------
+    id : int
+        Counted from 0; -1 is the first one.
+    device_memory_limit : int
+        The most bytes that hoist takes there; -1: 99 % of what is free.  The limit of the first call
+        for a device holds.
+
+    Raises
+    ------
+    ValueError
+        There is no such device.
     """
 
     _is_host = False
@@ -51,6 +67,19 @@ def accelerator_count():
     return _hoist.accelerator_count()
 
 
+def enable_all_peer_access():
+    """Enables access from each accelerator to the memory of each other one.
+
+    Raises RuntimeError if a pair cannot; the pairs before stay enabled.
+    """
+    devices = [Accelerator(i) for i in range(accelerator_count())]
+    for device in devices:
+        for peer in devices:
+            if not device.can_access(peer):
+                raise RuntimeError(f"{device.spec} cannot access the memory of {peer.spec}: the driver "
+                                   "does not allow it between the two")
+
+
 def accelerator_api():
     """The API of the first accelerator: "cuda" or "hip"; "cpu" if there is none."""
     return _hoist.accelerator_api()
@@ -63,7 +92,18 @@ def accelerator_architecture_name():
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSpec:
-    """The name of a device, whether the device exists or not."""
+    """The name of a device, whether the device exists or not.
+
+    Parameters
+    ----------
+    id : int
+    device_type : {"cpu", "gpu"}
+
+    Raises
+    ------
+    ValueError
+        The id of a gpu is negative.
+    """
 
     id: int
     device_type: str = "cpu"
@@ -74,17 +114,49 @@ class DeviceSpec:
 
     @staticmethod
     def cpu(id=-1):  # pylint: disable=redefined-builtin
-        """The CPU's spec."""
+        """The CPU's spec.
+
+        Parameters
+        ----------
+        id : int
+
+        Returns
+        -------
+        DeviceSpec
+        """
         return DeviceSpec(id, "cpu")
 
     @staticmethod
     def accelerator(id=0):  # pylint: disable=redefined-builtin
-        """An accelerator's spec."""
+        """An accelerator's spec.
+
+        Parameters
+        ----------
+        id : int
+
+        Returns
+        -------
+        DeviceSpec
+        """
         return DeviceSpec(id, "gpu")
 
 
 def load_devices(device_specs):
-    """Opens the devices, in their order.  Raises ValueError at the first that does not exist."""
+    """Opens devices, in their order.
+
+    Parameters
+    ----------
+    device_specs : iterable of DeviceSpec
+
+    Returns
+    -------
+    list of hoist.Device
+
+    Raises
+    ------
+    ValueError
+        A device does not exist.
+    """
     ret = []
     for spec in device_specs:
         if spec.device_type == "cpu":
@@ -105,13 +177,31 @@ def scan_available_devices():
 
 
 def devices_exist(devices):
-    """Whether all devices exist.  The CPU exists, whatever its id."""
+    """Whether all devices exist.  The CPU exists, whatever its id.
+
+    Parameters
+    ----------
+    devices : iterable of DeviceSpec
+
+    Returns
+    -------
+    bool
+    """
     available = scan_available_devices()
     return all(spec.device_type == "cpu" or spec in available for spec in devices)
 
 
 def calculate_virtual_device_count(*device_spec_lists):
-    """The number of devices that lists of specs need: the highest id and 1; at least 1."""
+    """The number of devices that lists of specs need: the highest id and 1; at least 1.
+
+    Parameters
+    ----------
+    *device_spec_lists : iterables of DeviceSpec
+
+    Returns
+    -------
+    int
+    """
     return max([1, *(1 + spec.id for specs in device_spec_lists for spec in specs
                      if spec.device_type != "cpu")])
 
@@ -119,8 +209,20 @@ def calculate_virtual_device_count(*device_spec_lists):
 def calculate_virtual_device_count_from_cli(*device_inputs):
     """The number of devices that values of a command line need; at least 1.
 
-    A value is a list of ids, or a text: "gpu", "gpu:all" (the last accelerator of this machine),
-    "gpu:0,3".  Any other text needs no device.  Raises ValueError if an id is no integer.
+    Parameters
+    ----------
+    *device_inputs : str or list of int
+        A list of ids, or a text: "gpu", "gpu:all" (the last accelerator of this machine), "gpu:0,3".
+        Any other text needs no device.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        An id is no integer.
     """
     words = [value for value in device_inputs if isinstance(value, str)]
     lists = [value for value in device_inputs if not isinstance(value, str)]
@@ -131,7 +233,12 @@ _virtual = {"api": "", "architecture": "", "count": 0}
 
 
 def set_virtual_device_api(api):
-    """The API of virtual devices, "cuda" or "hip"; before set_virtual_device_count()."""
+    """Sets the API of virtual devices, before `hoist.driver.set_virtual_device_count()`.
+
+    Parameters
+    ----------
+    api : {"cuda", "hip"}
+    """
     _virtual["api"] = api
 
 
@@ -141,7 +248,13 @@ def get_virtual_device_api():
 
 
 def set_virtual_device_target_arch(arch):
-    """The architecture of virtual devices, "sm_80"; before set_virtual_device_count()."""
+    """Sets the architecture of virtual devices, before `hoist.driver.set_virtual_device_count()`.
+
+    Parameters
+    ----------
+    arch : str
+        "sm_80", "gfx942".
+    """
     _virtual["architecture"] = arch
 
 
@@ -151,10 +264,19 @@ def get_virtual_device_target_arch():
 
 
 def set_virtual_device_count(count):
-    """Makes `count` accelerators appear that the machine does not have; 0: no more.
+    """Makes accelerators appear that the machine does not have.
 
-    Their memory is host memory, copies are real, kernels do not run.  Raises an Error if the real
-    driver is in use already.
+    Their memory is host memory, copies are real, kernels do not run.
+
+    Parameters
+    ----------
+    count : int
+        0: no more.
+
+    Raises
+    ------
+    hoist.Error
+        The real driver is in use already.
     """
     _hoist.virtual_set(_virtual["api"] or "cuda", _virtual["architecture"] or None, count)
     _virtual["count"] = count

@@ -6,6 +6,8 @@ A program that was written for that package changes its import line, and nothing
 >>> from hoist.safetensors import safe_open
 >>> from hoist.safetensors.torch import load_file, save_file
 
+For a program that cannot be changed there is `hoist.safetensors.replacing()`.
+
 Names, signatures and exceptions are that package's; `SafetensorError` is a `hoist.Error`, too.
 What differs is wanted:
 
@@ -16,14 +18,15 @@ What differs is wanted:
 - `load()` for NumPy gives bf16 and fp8 as types of ml_dtypes, where that package is installed.
 - A slice that ends before it begins is a SafetensorError, and a tensor cannot be called
   "__metadata__" or "".
-- `backend` is "mmap" or "pread".  With "mmap", tensors on the CPU are private maps of what the page
-  cache holds: the file must not be written to in place, or be cut, while they live.  Large tensors
-  that are not in the page cache are read directly.  With "pread" tensors own their memory.
+- `backend` is "mmap" or "pread".  With "mmap", torch's tensors on the CPU are private maps of the
+  file, which must not be written to in place, or be cut, while they live.  `load_file()` maps what
+  the page cache holds, and reads the rest directly.  With "pread" tensors own their memory.
 """
 
 from .files import SafetensorError, TensorSpec, deserialize, serialize, serialize_file
 from .opening import safe_open
+from .replacing import replacing
 
 __version__ = "0.8.0"
-__all__ = ["SafetensorError", "TensorSpec", "deserialize", "safe_open", "serialize",
+__all__ = ["SafetensorError", "TensorSpec", "deserialize", "replacing", "safe_open", "serialize",
            "serialize_file"]

@@ -5,7 +5,8 @@ from .files import deserialize as deserialize
 from .files import serialize as serialize
 from .files import serialize_file as serialize_file
 from .opening import safe_open as safe_open
+from .replacing import replacing as replacing
 
 __version__: str
-__all__ = ["SafetensorError", "TensorSpec", "deserialize", "safe_open", "serialize",
+__all__ = ["SafetensorError", "TensorSpec", "deserialize", "replacing", "safe_open", "serialize",
            "serialize_file"]

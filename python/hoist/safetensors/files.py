@@ -3,6 +3,7 @@
 
 import contextlib
 import ctypes
+import functools
 import json
 import operator
 import os
@@ -20,6 +21,8 @@ _NAMES = ("bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float3
 _ORDER = ("U64 I64 F64 C64 F32 U32 I32 BF16 F16 U16 I16 F8_E5M2FNUZ F8_E4M3FNUZ F8_E8M0 F8_E4M3 "
           "F8_E5M2 I8 U8 F6_E3M2 F6_E2M3 F4 BOOL").split()
 
+_quoted = json.encoder.encode_basestring
+
 
 class SafetensorError(Error):
     """A file, a dtype, an index or a name that safetensors does not allow."""
@@ -36,6 +39,7 @@ def errors():
         raise SafetensorError(str(error)) from error
 
 
+@functools.cache
 def dtype_of(name):
     """hoist's dtype of a name that NumPy and torch give, such as "float32"."""
     if name not in _NAMES:
@@ -43,16 +47,31 @@ def dtype_of(name):
     return "f4_e2m1fn" if name.endswith("_x2") else _hoist.dtype_from_numpy(name)
 
 
+@functools.cache
 def code_of(dtype):
     """safetensors' code of one of hoist's dtypes: "BF16"; None."""
     return _hoist.dtype_info(dtype)["safetensors"]
 
 
 class TensorSpec:
-    """A tensor that is to be saved: TensorSpec(dtype=, shape=, data_ptr=, data_len=).
+    """A tensor that is to be saved.
 
-    `dtype` is a name such as "bfloat16"; the attribute is the file's code, "BF16".  `data_ptr` is
-    the address of contiguous host memory, which the caller keeps until it has been saved.
+    Parameters
+    ----------
+    dtype : str
+        A name such as "bfloat16"; the attribute of this name is the file's code, "BF16".
+    shape : sequence of int
+    data_ptr : int
+        The address of contiguous host memory, which the caller keeps until it has been saved.
+    data_len : int
+        Bytes.
+
+    Raises
+    ------
+    SafetensorError
+        safetensors has no such dtype.
+    TypeError, OverflowError
+        The shape is no sequence; a number is negative.
     """
 
     __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
@@ -120,31 +139,40 @@ def _check(tensors, metadata):
             raise TypeError(f"argument 'metadata': {type(text).__name__!r} object is not a str")
 
 
+@functools.cache
+def _place(dtype):
+    return _ORDER.index(code_of(dtype))
+
+
 def _sorted(entries):
     """{name: (dtype, shape, source)} in the order of a file."""
-    return sorted(entries.items(), key=lambda item: (_ORDER.index(code_of(item[1][0])), item[0]))
+    return sorted(entries.items(), key=lambda item: (_place(item[1][0]), item[0]))
 
 
-def write_bytes(entries, metadata):
-    """The bytes of a file of {name: (dtype, shape, function that gives the bytes)}."""
+def write_bytes(entries, metadata, read):
+    """The bytes of a file of {name: (dtype, shape, source)}.
+
+    `read(source)` gives (what has the bytes of a source in the buffer protocol, their number).
+    """
     _check(entries, metadata)
-    header = {} if metadata is None else {"__metadata__": metadata}
+    header = [] if metadata is None else ['"__metadata__":' + json.dumps(metadata, ensure_ascii=False,
+                                                                         separators=(",", ":"))]
     parts = [b"", b""]
     at = 0
-    for name, (dtype, shape, read) in _sorted(entries):
-        part = read()
-        header[name] = {"dtype": code_of(dtype), "shape": list(shape),
-                        "data_offsets": [at, at + len(part)]}
-        at += len(part)
+    for name, (dtype, shape, source) in _sorted(entries):
+        part, n = read(source)
+        header.append(f'{_quoted(name)}:{{"dtype":"{code_of(dtype)}","shape":[{",".join(map(str, shape))}],'
+                      f'"data_offsets":[{at},{at + n}]}}')
+        at += n
         parts.append(part)
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text = f"{{{','.join(header)}}}".encode()
     text += b" " * (-len(text) % 8)
     parts[:2] = [len(text).to_bytes(8, "little"), text]
     return b"".join(parts)
 
 
-def write_file(entries, filename, metadata):
-    """Writes a file of {name: (dtype, shape, anything that hoist.save() takes, or a TensorSpec)}."""
+def write_file(entries, filename, metadata, add=_add):
+    """Writes a file of {name: (dtype, shape, source)}; `add(save, name, source)` adds a source."""
     if not isinstance(filename, str):
         if isinstance(filename, bytes):
             raise TypeError("argument 'filename': 'bytes' object is not an instance of 'str'")
@@ -152,11 +180,8 @@ def write_file(entries, filename, metadata):
     _check(entries, metadata)
     with errors():
         save = Save(filename, format="safetensors")
-        for name, (dtype, shape, source) in _sorted(entries):
-            if isinstance(source, TensorSpec):
-                save._add_memory(name, source.memory(), dtype, shape)
-            else:
-                _add(save, name, source)
+        for name, (_, _, source) in _sorted(entries):
+            add(save, name, source)
         for key, value in (metadata or {}).items():
             save._metadata(key, value)
         save._begin(None)
@@ -171,20 +196,76 @@ def _specs(tensor_dict):
     return tensor_dict.items()
 
 
+def _read_spec(spec):
+    return spec.memory(), spec._data_len
+
+
+def _add_spec(save, name, spec):
+    save._add_memory(name, spec.memory(), spec._dtype, spec._shape)
+
+
 def serialize(tensor_dict, metadata=None):
-    """The bytes of a file of {name: TensorSpec}."""
-    return write_bytes({name: (spec._dtype, spec._shape, spec.memory)
-                        for name, spec in _specs(tensor_dict)}, metadata)
+    """The bytes of a file.
+
+    Parameters
+    ----------
+    tensor_dict : dict of str and TensorSpec
+    metadata : dict of str, optional
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    SafetensorError
+        A shape and a dtype do not fit the bytes; a name is not allowed.
+    TypeError
+        A value is no TensorSpec; the metadata are no dict of str.
+    """
+    return write_bytes({name: (spec._dtype, spec._shape, spec) for name, spec in _specs(tensor_dict)},
+                       metadata, _read_spec)
 
 
 def serialize_file(tensor_dict, filename, metadata=None):
-    """Writes a file of {name: TensorSpec}.  The file appears whole or not at all."""
+    """Writes a file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    tensor_dict : dict of str and TensorSpec
+    filename : str or os.PathLike
+    metadata : dict of str, optional
+
+    Raises
+    ------
+    SafetensorError
+        As `hoist.safetensors.serialize()`, or writing failed.
+    TypeError
+        As `hoist.safetensors.serialize()`.
+    """
     write_file({name: (spec._dtype, spec._shape, spec) for name, spec in _specs(tensor_dict)},
-               filename, metadata)
+               filename, metadata, _add_spec)
 
 
 def deserialize(bytes):  # pylint: disable=redefined-builtin
-    """[(name, {"dtype": code, "shape": list, "data": bytearray})] of the bytes of a file."""
+    """The tensors of the bytes of a file.
+
+    Parameters
+    ----------
+    bytes : bytes
+
+    Returns
+    -------
+    list of tuple
+        (name, {"dtype": code, "shape": list, "data": bytearray}).
+
+    Raises
+    ------
+    SafetensorError
+        The bytes are malformed.
+    TypeError
+        `bytes` are no bytes.
+    """
     return [(tensor.name, {"dtype": code_of(tensor.dtype), "shape": list(tensor.shape), "data": data})
             for tensor, data in read_bytes(bytes)]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """safe_open: tensors and slices of one file, as a program asks for them."""
 
+import contextlib
 import errno
 import json
 import operator
@@ -13,8 +14,12 @@ from .files import SafetensorError, code_of, errors
 _FRAMEWORKS = {"pt": "pt", "torch": "pt", "pytorch": "pt", "np": "np", "numpy": "np"}
 _DEVICES = ("cpu", "cuda", "mps", "npu", "xpu", "xla", "mlu", "musa", "hpu")
 
-# Smaller tensors come from one map of the file: a load of their own would take longer to set up.
+# Tensors that get memory of their own: smaller ones, and those that the page cache holds, are copied
+# from the map of the file, as a load would take longer to set up.
 _LOAD_FROM = 8 << 20
+
+# The kernel reads ahead of who touches a map, by less than this.
+_ADVISE_FROM = 128 << 10
 
 
 def _need_str(value, what):
@@ -53,12 +58,11 @@ class _Numpy:
         import numpy  # pylint: disable=import-outside-toplevel
         from .. import numpy as own  # pylint: disable=import-outside-toplevel
         self._numpy, self._asarray = numpy, own.asarray
-        self.can_move = False
+        self.is_mapped = self.is_device = False
 
-    def whole(self, buffer, is_mapped):
-        """The array of a buffer."""
-        array = self._asarray(buffer)
-        return self._numpy.array(array) if is_mapped else array
+    def whole(self, buffer):
+        """The array of a mapped buffer."""
+        return self._numpy.array(self._asarray(buffer))
 
     def load(self, checkpoint, tensors=None):
         """{name: array}"""
@@ -77,8 +81,10 @@ class _Torch:
     def __init__(self, device, backend):
         import torch  # pylint: disable=import-outside-toplevel
         from .. import torch as own  # pylint: disable=import-outside-toplevel
-        self._torch, self._tensor = torch, own.tensor
+        self._torch, self._tensor, self._load_file = torch, own.tensor, own.load_file
         self._device, self._maps = device, backend == "mmap"
+        self.is_device = device != "cpu"
+        self.is_mapped = self._maps and not self.is_device
         self._spec = None
         if device.startswith("cuda"):
             self._spec = device.replace("cuda", "hip") if torch.version.hip else device
@@ -86,8 +92,8 @@ class _Torch:
     def _placed(self, tensor):
         return tensor if self._device == "cpu" else tensor.to(self._device)
 
-    def whole(self, buffer, is_mapped):
-        """The tensor of a buffer."""
+    def whole(self, buffer):
+        """The tensor of a mapped buffer."""
         tensor = self._tensor(buffer)
         return self._placed(tensor if self._maps or self._device != "cpu" else tensor.clone())
 
@@ -97,8 +103,10 @@ class _Torch:
             self._torch.empty(0, device=self._device)  # torch's own words, where it has no device
             loaded = load_all(checkpoint, self._spec, tensors=tensors)
             return {name: self._tensor(buffer) for name, buffer in loaded.items()}
-        loaded = load_all(checkpoint, tensors=tensors, io="adaptive" if self._maps else "auto")
-        return {name: self._placed(self._tensor(buffer)) for name, buffer in loaded.items()}
+        io = "adaptive" if self._maps else "auto"
+        loaded = self._load_file(checkpoint, tensors=tensors, io=io)
+        return loaded if not self.is_device else \
+            {name: self._placed(tensor) for name, tensor in loaded.items()}
 
     def part(self, buffer, index):
         """The elements of a mapped buffer that `index` selects, by torch's rules."""
@@ -184,16 +192,16 @@ def _checked(index, shape):
 class PySafeSlice:
     """A tensor of which parts can be taken: `f.get_slice(name)[:, ::8]`.  It outlives its file."""
 
-    def __init__(self, tensor, buffer, framework):
-        self._tensor, self._buffer, self._framework = tensor, buffer, framework
+    def __init__(self, buffer, framework):
+        self._buffer, self._framework = buffer, framework
 
     def get_shape(self):
         """The extents, a list."""
-        return list(self._tensor.shape)
+        return list(self._buffer.shape)
 
     def get_dtype(self):
         """safetensors' code: "F32"."""
-        return code_of(self._tensor.dtype)
+        return code_of(self._buffer.dtype)
 
     def __getitem__(self, index):
         return self._framework.part(self._buffer, index)
@@ -261,18 +269,43 @@ class safe_open:  # pylint: disable=invalid-name
             raise SafetensorError("File is closed")
         return self._checkpoint
 
-    def _info(self, name):
-        _need_str(name, "name")
-        checkpoint = self._open()
-        if name not in checkpoint:
-            raise SafetensorError(f"File does not contain tensor {name}")
-        return checkpoint[name]
-
     def _map(self):
         if self._mapped is None:
             with errors():
                 self._mapped = load_all(self._checkpoint, io="map")
         return self._mapped
+
+    def _mapped_tensor(self, name):
+        """The buffer of the tensor in the map of the file."""
+        _need_str(name, "name")
+        self._open()
+        try:
+            return self._map()[name]
+        except KeyError:
+            raise SafetensorError(f"File does not contain tensor {name}") from None
+
+    def _is_loaded(self, name, nbytes):
+        """Whether a tensor is better loaded than touched in the map: it goes to a device, or to memory
+        of its own and is not in the page cache.
+
+        Else the kernel is asked for all of it that is not there, and not waited for: alone it would
+        fetch some 100 KiB at a time while the tensor is touched.  A file system that cannot be
+        asked is left to that.
+        """
+        if nbytes >= _LOAD_FROM and self._framework.is_device:
+            return True
+        if nbytes < _ADVISE_FROM:
+            return False
+        begin = self._checkpoint[name].offset
+        with contextlib.suppress(OSError), open(self._path, "rb", buffering=0) as file:
+            fd = file.fileno()
+            try:
+                os.preadv(fd, [bytearray(1)], begin + nbytes - 1, os.RWF_NOWAIT)
+            except BlockingIOError:
+                if nbytes >= _LOAD_FROM and not self._framework.is_mapped:
+                    return True
+                os.posix_fadvise(fd, begin, nbytes, os.POSIX_FADV_WILLNEED)
+        return False
 
     def __enter__(self):
         return self
@@ -300,11 +333,26 @@ class safe_open:  # pylint: disable=invalid-name
         return None if header.get("__metadata__") is None else {}
 
     def get_tensor(self, name):
-        """The tensor called `name`."""
-        if self._info(name).nbytes < _LOAD_FROM:
-            return self._framework.whole(self._map()[name], True)
-        with errors():
-            return self._framework.load(self._checkpoint, [name])[name]
+        """The tensor called `name`.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        torch.Tensor or numpy.ndarray
+
+        Raises
+        ------
+        SafetensorError
+            There is no such tensor, or the file is closed.
+        """
+        buffer = self._mapped_tensor(name)
+        if self._is_loaded(name, buffer.nbytes):
+            with errors():
+                return self._framework.load(self._checkpoint, [name])[name]
+        return self._framework.whole(buffer)
 
     def get_tensors(self):
         """All tensors, a dict in the order of their bytes."""
@@ -313,6 +361,20 @@ class safe_open:  # pylint: disable=invalid-name
             return self._framework.load(checkpoint)
 
     def get_slice(self, name):
-        """The tensor called `name`, to be indexed.  Only what is taken is read."""
-        info = self._info(name)
-        return PySafeSlice(info, self._map()[name], self._framework)
+        """The tensor called `name`, to be indexed.  Only what is taken is read.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        PySafeSlice
+            With `get_shape()`, `get_dtype()` and indices.  It outlives the file.
+
+        Raises
+        ------
+        SafetensorError
+            There is no such tensor, or the file is closed.
+        """
+        return PySafeSlice(self._mapped_tensor(name), self._framework)

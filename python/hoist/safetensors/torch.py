@@ -6,7 +6,7 @@ import collections
 import torch
 
 from .. import _hoist
-from ..torch import buffer_of, tensor as _tensor
+from ..torch import _NAMES, as_buffer, tensor as _tensor
 from .files import dtype_of, read_bytes, write_bytes, write_file
 from .opening import safe_open
 
@@ -18,7 +18,17 @@ def _storage(tensor):
 
 
 def storage_ptr(tensor):
-    """The address of the tensor's storage; 0: none."""
+    """The address of the tensor's storage.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+
+    Returns
+    -------
+    int
+        0: the tensor has no storage.
+    """
     try:
         return _storage(tensor).data_ptr()
     except NotImplementedError:  # a meta tensor
@@ -26,7 +36,16 @@ def storage_ptr(tensor):
 
 
 def storage_size(tensor):
-    """Bytes of the tensor's storage."""
+    """Bytes of the tensor's storage.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+
+    Returns
+    -------
+    int
+    """
     try:
         return _storage(tensor).nbytes()
     except NotImplementedError:
@@ -107,42 +126,89 @@ def _check(tensors):
             raise NotImplementedError(f"`{name}` is a meta tensor, which has no data")
 
 
-_SAVED = ("bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 "
-          "complex64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu").split()
-
-
 def _entries(tensors):
     """{name: (dtype, shape, Buffer)}"""
     _check(tensors)
     ret = {}
     for name, tensor in tensors.items():
         kind = str(tensor.dtype).rpartition(".")[2]
-        if kind not in _SAVED:
+        if kind not in _NAMES:
             raise KeyError(tensor.dtype)
         if tensor.device.type not in ("cpu", "cuda"):
             tensor = tensor.cpu()
-        ret[name] = dtype_of(kind), tuple(tensor.shape), buffer_of(tensor)
+        ret[name] = dtype_of(kind), tuple(tensor.shape), as_buffer(tensor.resolve_conj().resolve_neg())
     return ret
 
 
+def _read(buffer):
+    part = buffer.tobytes()
+    return part, len(part)
+
+
 def save(tensors, metadata=None):
-    """The bytes of a file of {name: tensor}; metadata: a dict of str, or None."""
-    return write_bytes({name: (dtype, shape, buffer.tobytes)
-                        for name, (dtype, shape, buffer) in _entries(tensors).items()}, metadata)
+    """The bytes of a file.
+
+    Parameters
+    ----------
+    tensors : dict of str and torch.Tensor
+    metadata : dict of str, optional
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ValueError, RuntimeError, KeyError
+        As `hoist.safetensors.torch.save_file()`.
+    """
+    return write_bytes(_entries(tensors), metadata, _read)
 
 
 def save_file(tensors, filename, metadata=None):
-    """Writes a file of {name: tensor}; metadata: a dict of str, or None.
+    """Writes a file, which appears whole or not at all.
 
-    Raises ValueError for tensors that are sparse or not contiguous, RuntimeError for tensors that
-    share memory.  `hoist.torch.save_file()` takes all but sparse ones.
+    `hoist.torch.save_file()` takes all tensors but sparse ones.
+
+    Parameters
+    ----------
+    tensors : dict of str and torch.Tensor
+    filename : str or os.PathLike
+    metadata : dict of str, optional
+
+    Raises
+    ------
+    ValueError
+        A tensor is sparse, or not contiguous.
+    RuntimeError
+        Tensors share memory.
+    KeyError
+        safetensors has no such dtype.
+    SafetensorError
+        Writing failed.
     """
     write_file(_entries(tensors), filename, metadata)
 
 
 def save_model(model, filename, metadata=None, force_contiguous=True):
-    """Writes the state of a module.  Of tensors that share memory one is written, and the metadata
-    name it for the others."""
+    """Writes the state of a module.
+
+    Of tensors that share memory one is written, and the metadata name it for the others.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    filename : str or os.PathLike
+    metadata : dict of str, optional
+        Gets the names of tensors that are left out.
+    force_contiguous : bool
+        Makes contiguous copies where they are needed.
+
+    Raises
+    ------
+    ValueError, RuntimeError, SafetensorError
+        As `hoist.safetensors.torch.save_file()`.
+    """
     state = model.state_dict()
     for kept, others in _remove_duplicate_names(state).items():
         for name in others:
@@ -161,7 +227,21 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
 
 
 def load(data):
-    """{name: tensor} of the bytes of a file."""
+    """The tensors of the bytes of a file.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    dict of str and torch.Tensor
+
+    Raises
+    ------
+    SafetensorError
+        The bytes are malformed.
+    """
     return {tensor.name: _tensor(_buffer(tensor, content)) for tensor, content in read_bytes(data)}
 
 
@@ -174,16 +254,53 @@ def _buffer(tensor, content):
 
 
 def load_file(filename, device="cpu", *, backend="mmap"):
-    """{name: tensor} of a file, on `device`."""
+    """The tensors of a file.
+
+    Parameters
+    ----------
+    filename : str or os.PathLike
+    device : str or int
+        "cpu", "cuda:0", 0.
+    backend : {"mmap", "pread"}
+        See the text of `hoist.safetensors`.
+
+    Returns
+    -------
+    dict of str and torch.Tensor
+
+    Raises
+    ------
+    SafetensorError, FileNotFoundError
+        The file is malformed, or does not exist.
+    """
     with safe_open(filename, framework="pt", device=device, backend=backend) as f:
         return f.get_tensors()
 
 
 def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
-    """Loads a file into a module: (missing names, names that the module lacks).
+    """Loads a file into a module.
 
-    Names that share memory with one that the file has are not missing.  Raises RuntimeError if
-    `strict` and a name is left.
+    Names that share memory with one that the file has are not missing.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    filename : str or os.PathLike
+    strict : bool
+        Whether names that only one side has are an error.
+    device : str or int
+        Where the tensors of the file are loaded to first.
+    backend : {"mmap", "pread"}
+
+    Returns
+    -------
+    tuple
+        (missing names, names that the module lacks).
+
+    Raises
+    ------
+    RuntimeError
+        `strict`, and a name is left.
     """
     state = load_file(filename, device=device, backend=backend)
     shared = _remove_duplicate_names(model.state_dict(), preferred_names=state.keys())

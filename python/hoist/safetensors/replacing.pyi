@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: MIT
+from contextlib import AbstractContextManager
+
+def replacing() -> AbstractContextManager[None]: ...

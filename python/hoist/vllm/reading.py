@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Names and tensors of a checkpoint's files in the three ways that servers take them."""
+
+import threading
+import time
+
+from .. import cache
+from ..checkpoint import Checkpoint
+from ..errors import WindowError
+from ..lazy import Source
+from ..load import load
+from ..torch import tensor
+
+# A smaller tensor is not worth a load of its own: all of a file come by one load.
+_LAZY_FROM = 64 << 10
+_WINDOW = 1 << 30
+_counting = threading.Lock()  # any thread may use a Lazy
+
+
+class Facts(dict):
+    """What a load has read so far."""
+
+    def __init__(self, way):
+        super().__init__(way=way, file_bytes=0, read_bytes=0, n_tensors=0, n_loads=0, seconds=0.0)
+
+    def add(self, report):
+        """Counts a load by its report."""
+        self.add_part(report["direct_bytes"] + report["cached_bytes"] + report["mapped_bytes"],
+                      report["ns"] / 1e9)
+
+    def add_part(self, n_bytes, seconds=0.0):
+        """Counts a load, which may have ended early."""
+        with _counting:
+            self["read_bytes"] += n_bytes
+            self["n_loads"] += 1
+            self["seconds"] += seconds
+
+    def line(self):
+        """A line for a log."""
+        return (f"hoist has read {self['read_bytes'] / 1e9:.3f} of {self['file_bytes'] / 1e9:.3f} GB, "
+                f"{self['n_tensors']} tensors, by {self['way']}: {self['n_loads']} loads, "
+                f"{self['seconds']:.2f} s")
+
+
+def _streamed(checkpoint, names, settings, facts):
+    """Whole tensors as they arrive, read ahead of the server by a window at most."""
+    window = settings.window or max(_WINDOW, 3 * max(checkpoint[name].nbytes for name in names))
+    left = dict.fromkeys(names)
+    while left:
+        n_left = len(left)
+        with load(checkpoint, tensors=list(left), window=window, **settings.load) as running:
+            try:
+                for name, buffer in running:
+                    box = [tensor(buffer)]
+                    del buffer, left[name]  # the window counts what this generator holds, too
+                    yield name, box.pop()
+                running.wait()
+                facts.add(running.report())
+            except WindowError:
+                # The server keeps what fills the window: another window goes on.
+                facts.add_part(running.progress()[0])
+                if len(left) == n_left:
+                    raise
+
+
+def _sliced(checkpoint, names, settings, facts):
+    """Tensors that are read when the server uses them, and of which only that part is read."""
+    source = Source(checkpoint, facts.add, **settings.load)
+    lazies = {name: source.lazy(name) for name in names if checkpoint[name].nbytes >= _LAZY_FROM}
+    small = source.tensors([name for name in names if lazies.get(name) is None])
+    for name in names:
+        yield name, small.pop(name) if name in small else lazies.pop(name)
+
+
+def _cached(path, is_wanted, settings, facts):
+    """Tensors of a file's image in memory, which the first process makes and all share."""
+    began = time.monotonic()
+    options = {name: settings.load[name] for name in ("budget", "engine", "io") if name in settings.load}
+    with cache.add(path, **options) as image:
+        seconds = time.monotonic() - began
+        is_new = image.info.age <= seconds  # another process, or an earlier load, may have read it
+        facts["seconds"] += seconds
+        facts["n_loads"] += is_new
+        facts["read_bytes"] += image.info.tensor_bytes if is_new else 0
+        facts["file_bytes"] += image.info.tensor_bytes
+        for name in image:
+            if is_wanted(name):
+                facts["n_tensors"] += 1
+                yield name, tensor(image[name])
+
+
+def read(files, is_wanted, settings, facts):
+    """Names and tensors of files, in the order of the files and of their bytes.
+
+    Parameters
+    ----------
+    files : list of str
+    is_wanted : callable
+        Whether a tensor of that name is needed at all.
+    settings : Settings
+    facts : Facts
+        Counts what is read; `facts["way"]` is the way.
+    """
+    for path in files:
+        if facts["way"] == "cache":
+            yield from _cached(path, is_wanted, settings, facts)
+            continue
+        # Not closed here: a server may use lazy tensors later.
+        checkpoint = Checkpoint(path)
+        names = [name for name in checkpoint if is_wanted(name)]
+        facts["file_bytes"] += checkpoint.nbytes
+        facts["n_tensors"] += len(names)
+        if names:
+            way = _sliced if facts["way"] == "slices" else _streamed
+            yield from way(checkpoint, names, settings, facts)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""The settings of the loaders for servers: what `--model-loader-extra-config` may hold."""
+
+from ..options import Options
+from ..sizes import size
+
+_WAYS = ("stream", "slices", "cache")
+_LOADS = ("budget", "io", "engine", "drop_cache", "verify", "depth", "chunk_bytes")
+
+
+class Settings:
+    """Checked settings.  ValueError names a wrong one, and lists those that there are.
+
+    Parameters
+    ----------
+    given : dict
+        Of the server's configuration.
+    others : sequence of str
+        Names that the server itself knows; `others` keeps them.
+    """
+
+    def __init__(self, given, others=()):
+        if not isinstance(given, dict):
+            raise ValueError(f"the settings of the load format hoist are a dict, not {given!r}")
+        known = ("way", "window", *_LOADS, *others)
+        wrong = sorted(str(name) for name in given if name not in known)
+        if wrong:
+            raise ValueError(f"the load format hoist has no setting {', '.join(wrong)}; it has "
+                             f"{', '.join(known)}")
+        self.way = given.get("way")
+        if self.way is not None and self.way not in _WAYS:
+            raise ValueError(f"way is one of {', '.join(_WAYS)}, not {self.way!r}")
+        self.window = given.get("window")
+        self._check(given)
+        try:
+            if self.window is not None and size(self.window) == 0:
+                raise ValueError("a window has 1 byte or more")
+            self.load = {name: given[name] for name in _LOADS if given.get(name) is not None}
+            if self.load.get("io") in ("map", "adaptive"):
+                raise ValueError("io is auto, direct or cached here; the way cache maps")
+            if self.load.get("verify") and self.way in ("slices", "cache"):
+                raise ValueError("verify needs whole tensors, which the way stream reads")
+            Options(**self.load)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"a setting of the load format hoist is wrong: {error}") from error
+        self.others = {name: given[name] for name in others if name in given}
+
+    def _check(self, given):
+        for name, kind in (("verify", bool), ("drop_cache", bool), ("depth", int)):
+            if not isinstance(given.get(name), (kind, type(None))):
+                raise ValueError(f"{name} is {'true or false' if kind is bool else 'a number'}, not "
+                                 f"{given[name]!r}")
+        if self.window is not None and self.way in ("slices", "cache"):
+            raise ValueError(f"a window belongs to the way stream, not to {self.way}")
+        if given.get("drop_cache") and self.way == "cache":
+            raise ValueError("drop_cache does not go with the way cache, which keeps what it reads")
+
+    def way_of(self, n_ranks):
+        """The way for one of `n_ranks` processes that share a model."""
+        streams = n_ranks == 1 or self.load.get("verify") or self.window is not None
+        return self.way or ("stream" if streams else "slices")

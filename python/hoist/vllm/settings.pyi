@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+from collections.abc import Sequence
+from typing import Any
+
+class Settings:
+    way: str | None
+    window: int | str | None
+    load: dict[str, Any]
+    others: dict[str, Any]
+    def __init__(self, given: Any, others: Sequence[str] = ()) -> None: ...
+    def way_of(self, n_ranks: int) -> str: ...

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""vLLM's --load-format hoist: in vLLM's engine on the CPU, and in its loader alone."""
+
+import contextlib
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from importlib import metadata
+from unittest import mock
+
+import torch
+
+import hoist
+import hoist.vllm
+from servers_models import Folder, anonymous, make_llama
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Engine(Folder):
+    def generate(self, n_ranks, *formats):
+        """What servers_engine.py says of each load format."""
+        with tempfile.TemporaryDirectory(dir="/tmp") as runtime:  # of the cache's holder: a short path
+            environment = {**os.environ, "XDG_RUNTIME_DIR": runtime}
+            run = subprocess.run([sys.executable, os.path.join(HERE, "servers_engine.py"), self.folder,
+                                  str(n_ranks), json.dumps(formats)], capture_output=True, text=True,
+                                 timeout=900, check=False, env=environment)
+            subprocess.run([sys.executable, "-c", "import hoist; hoist.cache.drop()"], env=environment, check=False)
+        said = [json.loads(line[7:]) for line in run.stdout.split("\n") if line.startswith("ENGINE ")]
+        self.assertEqual(len(said), len(formats), (run.stdout + run.stderr)[-4000:])
+        return said
+
+    def check(self, own, *others):
+        """hoist's loads give the tokens of vLLM's own, also after a reload of other weights."""
+        for said in others:
+            with self.subTest(settings=said["settings"]):
+                self.assertEqual(said["tokens"], own["tokens"])
+                self.assertNotEqual(said["spoilt"], own["tokens"])
+                self.assertEqual(said["reloaded"], own["tokens"])
+
+    def test_it_generates_the_same_tokens(self):
+        make_llama(self.folder)
+        own, stream, slices, cached = self.generate(
+            1, ("auto", {}), ("hoist", {}), ("hoist", {"way": "slices", "io": "cached"}), ("hoist", {"way": "cache"}))
+        self.check(own, stream, slices, cached)
+        self.assertEqual([one["facts"][0]["way"] for one in (stream, slices, cached)], ["stream", "slices", "cache"])
+        for one in (stream, slices):
+            for facts in (one["facts"][0], one["facts_reloaded"][0]):
+                self.assertGreaterEqual(facts["read_bytes"], facts["file_bytes"])
+                self.assertLess(facts["read_bytes"], 1.05 * facts["file_bytes"])
+        # The reload takes the image that the load has made.
+        self.assertEqual(cached["facts"][0]["read_bytes"], cached["facts"][0]["file_bytes"])
+        self.assertEqual(cached["facts_reloaded"][0]["read_bytes"], 0)
+
+    def test_tied_weights(self):
+        make_llama(self.folder, tie_word_embeddings=True)
+        self.check(*self.generate(1, ("auto", {}), ("hoist", {})))
+
+    def test_a_rank_of_two_reads_its_part(self):
+        """Of Column-, Row-, QKV- and MergedColumnParallelLinear and VocabParallelEmbedding."""
+        make_llama(self.folder)
+        own, sliced = self.generate(2, ("auto", {}), ("hoist", {}))
+        self.check(own, sliced)
+        for key in ("facts", "facts_reloaded"):
+            self.assertEqual(len(sliced[key]), 2)
+            for facts in sliced[key]:
+                self.assertEqual(facts["way"], "slices")
+                self.assertLess(facts["read_bytes"], 0.6 * facts["file_bytes"])
+            self.assertGreaterEqual(sum(facts["read_bytes"] for facts in sliced[key]), sliced[key][0]["file_bytes"])
+
+
+class Loader(Folder):
+    """The loader beside vLLM's own, without an engine."""
+
+    def setUp(self):
+        super().setUp()
+        hoist.vllm.register()
+        torch.manual_seed(2)
+        self.tensors = {f"layers.{layer}.experts.{expert}.w1.weight": torch.randn(96, 256)
+                        for layer in range(2) for expert in range(4)}
+        self.tensors.update({f"layers.{layer}.experts.{expert}.w1.weight_scale": torch.randn(1)
+                             for layer in range(2) for expert in range(4)})
+        self.tensors.update({"q.weight": torch.randn(512, 256).to(torch.float8_e4m3fn), "q.scale": torch.tensor(0.5),
+                             "qweight": torch.randint(-2**31, 2**31, (64, 300), dtype=torch.int32),
+                             "zeros": torch.randint(0, 255, (700, 100), dtype=torch.uint8)})
+        names = list(self.tensors)
+        for number in range(3):
+            hoist.torch.save_file({name: self.tensors[name] for name in names[number::3]},
+                                  os.path.join(self.folder, f"model-0000{number}-of-3.safetensors"))
+
+    def loader(self, settings=None, load_format="hoist"):
+        from vllm.config import LoadConfig
+        from vllm.model_executor.model_loader import get_model_loader
+        return get_model_loader(LoadConfig(load_format=load_format, use_tqdm_on_load=False,
+                                           model_loader_extra_config=settings or {}))
+
+    def given(self, loader):
+        source = loader.Source(self.folder, None)
+        return {name: tensor.clone() for name, tensor in loader._get_weights_iterator(source)}
+
+    def all_of(self, loader, **more):
+        """As a model gets them: with the facts."""
+        model_config = mock.Mock(model=self.folder, revision=None)
+        found = {name: tensor.clone() for name, tensor in
+                 loader.get_all_weights(model_config, mock.Mock(spec=list(more), **more))}
+        return found, hoist.vllm.report()
+
+    def check(self, found, wanted):
+        self.assertEqual(set(found), set(wanted))
+        for name, tensor in wanted.items():
+            self.assertEqual((found[name].dtype, found[name].shape), (tensor.dtype, tensor.shape), name)
+            self.assertEqual(found[name].reshape(-1).view(torch.uint8).tolist(),
+                             tensor.reshape(-1).view(torch.uint8).tolist(), name)
+
+    @contextlib.contextmanager
+    def runtime(self):
+        """An own holder of the cache."""
+        with tempfile.TemporaryDirectory(dir="/tmp") as runtime, mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": runtime}):
+            yield
+            hoist.cache.drop()
+
+    def test_quantised_tensors_come_as_they_are(self):
+        self.check(self.given(self.loader(load_format="auto")), self.tensors)
+        with self.runtime():
+            for settings in ({}, {"way": "slices"}, {"way": "cache"}, {"window": "300K"}, {"io": "direct", "budget": "8M"}):
+                with self.subTest(settings=settings):
+                    found, facts = self.all_of(self.loader(settings))
+                    self.check(found, self.tensors)
+                    self.assertEqual(facts["n_tensors"], len(self.tensors))
+
+    def test_experts_of_other_ranks_are_not_read(self):
+        own = self.loader(load_format="auto")
+        own.local_expert_ids = {1, 3}
+        wanted = self.given(own)
+        self.assertLess(len(wanted), len(self.tensors))
+        for way in ("stream", "slices"):
+            loader = self.loader({"way": way})
+            loader.local_expert_ids = {1, 3}
+            with self.subTest(way=way):
+                found, facts = self.all_of(loader)
+                self.check(found, wanted)
+                read = sum(tensor.nbytes for tensor in wanted.values())
+                self.assertLess(read, 0.8 * facts["file_bytes"])
+                self.assertLess(facts["read_bytes"], read + 3 * 8192 * len(wanted))
+
+    def test_files_without_a_wanted_weight_are_not_read(self):
+        files = hoist.open(os.path.join(self.folder, "model-00000-of-3.safetensors"))
+        found, facts = self.all_of(self.loader(), is_unused_checkpoint_weight=lambda name: name in files)
+        self.check(found, {name: tensor for name, tensor in self.tensors.items() if name not in files})
+        self.assertEqual(facts["n_tensors"], len(found))
+
+    def test_a_server_that_keeps_everything_gets_everything(self):
+        """More than the window has room for: as a layer-by-layer reload may."""
+        loader = self.loader({"window": "200K"})
+        model_config = mock.Mock(model=self.folder, revision=None)
+        self.check(dict(loader.get_all_weights(model_config, mock.Mock(spec=[]))), self.tensors)
+        facts = hoist.vllm.report()
+        self.assertGreater(facts["n_loads"], 3)
+        self.assertGreaterEqual(facts["read_bytes"], sum(tensor.nbytes for tensor in self.tensors.values()))
+
+    def test_wrong_settings_are_refused_with_the_right_ones(self):
+        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, budget, io"),
+                                ({"way": "fast"}, "way is one of stream, slices, cache"),
+                                ({"window": "much"}, "much"), ({"window": 0}, "window"),
+                                ({"io": "quick"}, "io is one of"), ({"io": "map"}, "io is auto"),
+                                ({"way": "slices", "verify": True}, "verify needs whole"),
+                                ({"verify": "no"}, "verify is true or false"), ({"depth": "x"}, "depth is a number"),
+                                ({"way": "cache", "drop_cache": True}, "drop_cache"),
+                                ({"way": "slices", "window": "1G"}, "a window belongs to the way stream"),
+                                ({"num_threads": 8}, "num_threads"), ({"budget": -1}, "budget|bytes|size")):
+            with self.subTest(settings=settings), self.assertRaisesRegex(ValueError, words):
+                self.loader(settings)
+        with self.assertRaises(ValueError):
+            self.loader({"enable_weights_track": True, "x": 1})
+        self.assertIs(self.loader({"enable_weights_track": True}).enable_weights_track, True)
+
+    def test_memory_is_bounded_and_given_back(self):
+        size = 256 << 20
+        shutil.rmtree(self.folder)
+        os.mkdir(self.folder)
+        tensor = torch.zeros(4 << 20, dtype=torch.uint8)
+        hoist.torch.save_file({f"t{number}": tensor for number in range(size >> 22)}, self.folder + "/model.safetensors")
+        for settings in ({"window": "32M", "budget": "16M"}, {"way": "slices", "budget": "16M"}):
+            for number in range(2):  # the first time imports modules, too
+                gc.collect()
+                before, peak = anonymous(), 0
+                loader = self.loader(settings)
+                for _, tensor in loader._get_weights_iterator(loader.Source(self.folder, None)):
+                    peak = max(peak, anonymous())
+                    tensor.sum()
+                del tensor
+                gc.collect()
+                if number == 1:
+                    with self.subTest(settings=settings):
+                        self.assertLess(peak - before, 80 << 20)
+                        self.assertLess(anonymous() - before, 40 << 20)
+
+    def test_vllm_finds_it_by_the_entry_point(self):
+        points = [point for point in metadata.entry_points(group="vllm.general_plugins") if point.name == "hoist"]
+        self.assertEqual([point.value for point in points], ["hoist.vllm:register"])
+        program = ("from vllm.plugins import load_general_plugins as load; load()\n"
+                   "from vllm.config import LoadConfig\n"
+                   "from vllm.model_executor.model_loader import get_model_loader\n"
+                   "print(type(get_model_loader(LoadConfig(load_format='hoist'))).__module__)")
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        self.assertEqual(run.stdout.split()[-1:], ["hoist.vllm.loader"], run.stderr)
+
+
+class Imports(unittest.TestCase):
+    def test_nothing_is_imported_before_it_is_used(self):
+        program = ("import sys, hoist.vllm; hoist.vllm; "
+                   "print(sorted({'torch', 'vllm', 'transformers', 'numpy'} & set(sys.modules)))")
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        self.assertEqual(run.stdout.strip(), "[]")
+
+
+if __name__ == "__main__":
+    unittest.main()

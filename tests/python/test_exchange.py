@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""DLPack's exchange table of hoist.Buffer, used in C by exchanging.c."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import hoist
+from hoist import driver
+from vectors import GPUS
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Table(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            raise unittest.SkipTest("no C compiler")
+        cls.folder = tempfile.TemporaryDirectory()
+        path = os.path.join(cls.folder.name, "exchanging.so")
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", path,
+                        os.path.join(HERE, "exchanging.c")], check=True)
+        cls.c = ctypes.PyDLL(path)
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        cls.table = ctypes.c_void_p(pointer(hoist.Buffer.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+        cls.c.around.restype = ctypes.py_object
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def around(self, buffer):
+        flags = ctypes.c_uint64()
+        return self.c.around(self.table, ctypes.py_object(buffer), ctypes.byref(flags)), flags.value
+
+    def test_the_version(self):
+        fields = ctypes.cast(self.table, ctypes.POINTER(ctypes.c_uint32))
+        self.assertEqual(fields[0], 1)
+        self.assertGreaterEqual(fields[1], 1)
+        self.assertIs(driver.Buffer.__dlpack_c_exchange_api__, hoist.Buffer.__dlpack_c_exchange_api__)
+
+    def test_borrowing(self):
+        array = np.arange(12, dtype="f4").reshape(3, 4)
+        want = array.copy()
+        want[::-1, 1::2] += 5
+        for buffer in (hoist.Buffer.from_buffer(array), driver.Buffer.from_numpy(array.copy())):
+            part = buffer[::-1, 1::2]
+            self.assertEqual(self.c.add(self.table, ctypes.py_object(part), ctypes.c_float(5)), 0)
+            np.testing.assert_array_equal(np.asarray(buffer), want)
+
+    def test_around(self):
+        for spec in ("cpu", *GPUS):
+            with self.subTest(spec=spec):
+                buffer = hoist.Buffer("bf16", (4, 6), spec, zero=True)[1:, ::2]
+                back, flags = self.around(buffer)
+                self.assertEqual((back.address, back.shape, back.strides, back.dtype, flags),
+                                 (buffer.address, (3, 3), (6, 2), "bf16", 0))
+                self.assertIs(back.device, buffer.device)
+                del buffer
+                back.fill(1.0)
+                self.assertEqual(back.to("cpu").tobytes(), b"\x80\x3f" * 9)
+
+    def test_read_only(self):
+        buffer = hoist.Buffer("f32", (2, 2), zero=True).read_only()
+        with self.assertRaisesRegex(BufferError, "read-only"):  # nobody says that the flag is heeded
+            self.around(buffer)
+        with self.assertRaisesRegex(BufferError, "read-only"):  # a borrowed tensor cannot say so
+            self.c.add(self.table, ctypes.py_object(buffer), ctypes.c_float(1))
+
+    def test_what_is_dropped(self):
+        array = np.ones((2, 2), "f4")
+        before = sys.getrefcount(array)
+        buffer = hoist.Buffer.from_buffer(array)
+        for _ in range(100):
+            self.assertEqual(self.c.drop(self.table, ctypes.py_object(buffer)), 0)
+            self.around(buffer)
+        del buffer
+        self.assertEqual(sys.getrefcount(array), before)
+
+    def test_refusals(self):
+        closed = hoist.Buffer("f32", (2, 2))
+        closed.close()
+        for wrong, kind in ((closed, ValueError), (3, TypeError), (np.ones(2), TypeError)):
+            with self.subTest(wrong=type(wrong)):
+                self.assertRaises(kind, self.around, wrong)
+                self.assertRaises(kind, self.c.add, self.table, ctypes.py_object(wrong), ctypes.c_float(1))
+        self.assertRaises(BufferError, self.around, hoist.Buffer("q8_0", (32,)))
+        dropped = ctypes.c_int()
+        self.assertRaises(BufferError, self.c.refuse, self.table, ctypes.byref(dropped))
+        self.assertEqual(dropped.value, 1)
+
+    def test_allocating(self):
+        text = ctypes.create_string_buffer(200)
+
+        def make(*arguments):
+            made = ctypes.py_object()
+            failed = self.c.make(self.table, *arguments, text, ctypes.byref(made))
+            if failed:
+                return None
+            value = made.value
+            ctypes.pythonapi.Py_DecRef(made)  # the reference that the call gave
+            return value
+        for place, spec in ((1, "cpu"), (2, "cuda:0"), (10, "hip:0")):
+            made = make(place, ctypes.c_int64(7), 32)
+            self.assertEqual((made.shape, made.dtype, made.device.spec), ((7,), "f32", spec))
+            made.fill(2.0)
+        self.assertIsNone(make(1, ctypes.c_int64(1 << 50), 64))
+        self.assertTrue(text.value.startswith(b"MemoryError: "), text.value)
+        self.assertIsNone(make(8, ctypes.c_int64(1), 32))
+        self.assertTrue(text.value.startswith(b"BufferError: "), text.value)
+
+    def test_streams(self):
+        found = ctypes.c_void_p(5)
+        self.assertEqual(self.c.stream(self.table, 1, 0, ctypes.byref(found)), 0)
+        self.assertIsNone(found.value)
+        self.assertEqual(self.c.stream(self.table, 2, 1, ctypes.byref(found)), 0)
+        self.assertEqual(found.value or 0, hoist.Device("cuda:1").default_stream.native)
+        self.assertRaises(RuntimeError, self.c.stream, self.table, 2, 99, ctypes.byref(found))
+
+
+if __name__ == "__main__":
+    unittest.main()
