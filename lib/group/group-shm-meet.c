@@ -290,12 +290,14 @@ static int be_hub(struct hoist__transport *t)
 			refuse(t, hub.guests[g], err);
 		(void)close(hub.guests[g]);
 	}
-	if (err == 0)
-		err = send_roster(t);
-	for (unsigned r = 1; err < 0 && r < t->options.n_ranks; r++)
+	return err < 0 ? err : send_roster(t);
+}
+
+void hoist__shm_dismiss(struct hoist__transport *t, int err)
+{
+	for (unsigned r = 1; t->options.rank == 0 && r < t->options.n_ranks; r++)
 		if (t->peers[r].socket >= 0)
 			refuse(t, t->peers[r].socket, err);
-	return err;
 }
 
 /* --- the other ranks --- */

@@ -210,6 +210,7 @@ static void *run(void *argument)
 	int err = hoist__shm_meet(t);
 	if (err < 0) {
 		fail(t, err);
+		hoist__shm_dismiss(t, err);
 		return NULL;
 	}
 	pthread_mutex_lock(&t->lock);

@@ -121,6 +121,10 @@ void hoist__shm_ring(const struct hoist__transport *t, unsigned rank);
  * Returns: 0; -ECANCELED once `stopping` is set; as transport->meet(). */
 int hoist__shm_meet(struct hoist__transport *t);
 
+/* Rank 0 sends the ranks that have joined the present failure, @err.  A rank that has the roster
+ * takes the message for rank 0's end, and looks at rank 0's header: `failed` must be set. */
+void hoist__shm_dismiss(struct hoist__transport *t, int err);
+
 /* --- group-shm-wire.c --- */
 
 enum hoist__shm_kind {
