@@ -3,6 +3,9 @@
  * very many blocks, regions, and threads that come and go. */
 #include "config.h"
 
+#include <errno.h>
+#include <semaphore.h>
+
 #include "device/device.h"
 #include "tests/support/alloc-figures.h"
 #include "tests/support/patience.h"
@@ -157,11 +160,17 @@ static void check_streams(enum hoist__memory_kind kind, const char *name)
 
 /* --- threads and pools that come and go --- */
 
+#define N_VISITORS 4
+
 struct visit {
 	struct hoist__pool *pools[2];
+	sem_t *holds;
+	pthread_barrier_t *all_there;
 	unsigned seed;
 };
 
+/* Bookkeeping follows the most slabs that were there at once.  So the threads always allocate in
+ * the same order, and hold their blocks until all do. */
 static void *visitor(void *argument)
 {
 	const struct visit *visit = argument;
@@ -169,6 +178,8 @@ static void *visitor(void *argument)
 	uintptr_t blocks[100];
 	for (int i = 0; i < 100; i++)
 		blocks[i] = take_block(visit->pools[i % 2], 1 + random_below(&random, 3000));
+	CHECK(sem_post(visit->holds) == 0);
+	(void)pthread_barrier_wait(visit->all_there);
 	for (int i = 0; i < 100; i++)
 		give_block(visit->pools[i % 2], blocks[i]);
 	return NULL;
@@ -177,21 +188,30 @@ static void *visitor(void *argument)
 static void visit_many(const struct hoist__pool_options *options, struct hoist__pool *lasting,
 		       int n)
 {
-	struct visit visits[4];
-	pthread_t threads[4];
+	struct visit visits[N_VISITORS];
+	pthread_t threads[N_VISITORS];
+	pthread_barrier_t all_there;
+	sem_t holds;
+	CHECK(sem_init(&holds, 0, 0) == 0);
+	CHECK(pthread_barrier_init(&all_there, NULL, N_VISITORS) == 0);
 	for (int i = 0; i < n; i++) {
 		struct hoist__pool *passing = make_pool(options);
-		for (unsigned k = 0; k < 4; k++) {
-			visits[k] = (struct visit){{lasting, passing}, k + 1};
+		for (unsigned k = 0; k < N_VISITORS; k++) {
+			visits[k] = (struct visit){
+				{lasting, passing}, &holds, &all_there, k + 1};
 			start(&threads[k], visitor, &visits[k]);
+			while (sem_wait(&holds) < 0)
+				CHECK(errno == EINTR);
 		}
-		for (int k = 0; k < 4; k++)
+		for (int k = 0; k < N_VISITORS; k++)
 			join(threads[k]);
 		/* The blocks that the ended threads cached are back where they came from. */
 		CHECK(pool_stats(passing).cached_bytes == 0);
 		CHECK(pool_stats(passing).n_blocks == 0);
 		hoist__pool_unref(passing);
 	}
+	(void)pthread_barrier_destroy(&all_there);
+	(void)sem_destroy(&holds);
 }
 
 static void check_threads(void)
@@ -200,7 +220,6 @@ static void check_threads(void)
 						    .keep_bytes = HOIST__MIB};
 	const int n = is_slow() ? 20 : 200;
 	struct hoist__pool *lasting = make_pool(&options);
-	/* How many regions it has depends on how many threads were there at once. */
 	visit_many(&options, lasting, n);
 	hoist__pool_trim(lasting, 0);
 	struct figures before = figures();
