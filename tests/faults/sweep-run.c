@@ -299,7 +299,7 @@ void sweep_allow_library(struct sweep_counts *counts)
 {
 	int nr = atomic_load(&sweep->nr);
 	if (sweep->is_cold && (nr == SYS_mmap || nr == SYS_mprotect))
-		counts->mapped_files_kib += 128;
+		counts->mapped_files_kib += sweep_driver_kib;
 }
 
 static void compare_cold(void)

@@ -204,7 +204,9 @@ void sweep_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sweep_forget_text(void);
 void sweep_check_text(int err);
 
-/* glibc leaves a library mapped that it could not map as a whole: a stand-in driver's. */
+/* glibc leaves a library mapped that it could not map as a whole: a stand-in driver's, whose size
+ * sweep_keep_programs() measures. */
+extern long sweep_driver_kib;
 void sweep_allow_library(struct sweep_counts *counts);
 
 /* Waits for what ends a little later; else it is wrong. */
