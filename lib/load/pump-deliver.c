@@ -340,7 +340,8 @@ int hoist__pump_settle(void *owner)
 	for (unsigned w = 0; flight->chunk.laid > 0 && w < load->plan.n_wants; w++)
 		if (load->plan.wants[w].kind == HOIST__PLAN_DEVICE)
 			lay_in_slot(load, flight, w);
-	/* No row of a straight chunk is converted, and rows lie elsewhere there than in the file. */
+	/* No row of a straight chunk is converted, and rows lie elsewhere there than in the file.
+	 */
 	bool may_convert = load->plan.has_conversion && !flight->straight;
 	if (!load->to_host && may_convert && flight->chunk.laid == 0)
 		convert_in_slot(load, flight);

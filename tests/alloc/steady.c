@@ -197,8 +197,7 @@ static void visit_many(const struct hoist__pool_options *options, struct hoist__
 	for (int i = 0; i < n; i++) {
 		struct hoist__pool *passing = make_pool(options);
 		for (unsigned k = 0; k < N_VISITORS; k++) {
-			visits[k] = (struct visit){
-				{lasting, passing}, &holds, &all_there, k + 1};
+			visits[k] = (struct visit){{lasting, passing}, &holds, &all_there, k + 1};
 			start(&threads[k], visitor, &visits[k]);
 			while (sem_wait(&holds) < 0)
 				CHECK(errno == EINTR);
