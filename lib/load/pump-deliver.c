@@ -101,11 +101,12 @@ static bool goes_to_device(const struct hoist_load *load, const struct hoist__pl
 struct pass {
 	struct hoist__piece_cursor cursor;
 	struct hoist__plan_piece piece;
-	size_t packed; /* where the next widened piece is written, or the next hot row lies */
+	size_t packed; /* where the next packed piece lies */
 };
 
 /* The next such piece; @ret: its rows' place in the slot, in the form in which the devices get
- * them.  False at the end. */
+ * them.  Pieces are packed where some may become wider, and where they are hot rows.  False at the
+ * end. */
 static bool next_box(const struct hoist_load *load, const struct hoist__flight *flight,
 		     struct pass *pass, struct hoist__slot_box *ret)
 {
@@ -117,7 +118,8 @@ static bool next_box(const struct hoist_load *load, const struct hoist__flight *
 		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
 	} while (!goes_to_device(load, piece));
 	size_t bytes = hoist__plan_row_after(piece);
-	bool packs = bytes > piece->row_bytes || flight->straight;
+	bool packs = load->plan.extents[flight->chunk.extent].share > 1 || flight->straight;
+	HOIST__ASSERT(packs || bytes <= piece->row_bytes);
 	*ret = (struct hoist__slot_box){
 		.slot_offset = packs ? pass->packed : at + piece->at,
 		.slot_stride = packs ? bytes : piece->at_stride,
@@ -129,7 +131,8 @@ static bool next_box(const struct hoist_load *load, const struct hoist__flight *
 	return true;
 }
 
-/* No byte is written that is still to be converted. */
+/* Converts pieces, and packs those that are not converted.  No byte is written that is still to be
+ * moved: a piece goes to its own place, or before it. */
 static void convert_in_slot(const struct hoist_load *load, const struct hoist__flight *flight)
 {
 	unsigned char *slot = flight->address - hoist__pump_slot_offset(load, flight);
@@ -138,10 +141,15 @@ static void convert_in_slot(const struct hoist_load *load, const struct hoist__f
 	while (next_box(load, flight, &pass, &box)) {
 		struct hoist__plan_stack stack = {.piece = pass.piece, .planes = 1};
 		unsigned char *to = slot + box.slot_offset;
-		HOIST__ASSERT(to <= flight->address + stack.piece.at);
+		const unsigned char *from = flight->address + stack.piece.at;
+		HOIST__ASSERT(to <= from);
 		stack.piece.target_stride = (int64_t)box.slot_stride;
 		if (stack.piece.to != HOIST_DTYPE_INVALID)
-			hoist__plan_move(&stack, to, flight->address + stack.piece.at);
+			hoist__plan_move(&stack, to, from);
+		else
+			for (size_t r = 0; r < box.rows && to != from; r++)
+				memmove(to + r * box.slot_stride, from + r * stack.piece.at_stride,
+					box.bytes);
 	}
 }
 

@@ -146,6 +146,76 @@ static void load_and_check(const struct way *way, hoist_device *const devices[2]
 	hoist_checkpoint_close(checkpoint);
 }
 
+/* --- tensors that become wider, and others between them --- */
+
+enum { N_MIXED = 96, WIDENED = 200, PLAIN = 80 }; /* elements of bf16; bytes */
+
+static void write_mixed(unsigned char *bytes)
+{
+	static char header[N_MIXED * 96];
+	size_t used = 0;
+	size_t at = 0;
+	for (size_t i = 0; i < N_MIXED; i++) {
+		bool wide = i % 2 == 0;
+		size_t end = at + (wide ? 2 * WIDENED : PLAIN);
+		used += (size_t)snprintf(
+			header + used, sizeof header - used,
+			"%c\"t%03zu\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}",
+			i == 0 ? '{' : ',', i, wide ? "BF16" : "U8", wide ? WIDENED : PLAIN, at,
+			end);
+		random_fill(&seed, bytes + at, end - at);
+		for (size_t b = at + 1; wide && b < end; b += 2)
+			bytes[b] &= 0x3f; /* a number, and not of the larger ones */
+		at = end;
+	}
+	CHECK(used + 9 < sizeof header);
+	header[used++] = '}';
+	while (used % 8 != 0) /* no block begins within an element */
+		header[used++] = ' ';
+	header[used] = '\0';
+	support_put_safetensors("mixed.safetensors", header, bytes, at);
+}
+
+/* In f32, a number of bf16 has its bits in the upper half. */
+static void compare_mixed(hoist_buffer *buffer, bool wide, const unsigned char *was)
+{
+	unsigned char is[4 * WIDENED];
+	size_t bytes = wide ? sizeof is : PLAIN;
+	CHECK(hoist_buffer_bytes(buffer) == bytes);
+	OK(hoist_buffer_copy_out(buffer, is, bytes));
+	CHECK(wide || memcmp(is, was, PLAIN) == 0);
+	for (size_t e = 0; wide && e < WIDENED; e++) {
+		const unsigned char should[] = {0, 0, was[2 * e], was[2 * e + 1]};
+		CHECK(memcmp(is + 4 * e, should, 4) == 0);
+	}
+}
+
+/* A slot without room to lay the tensors out has them packed: none lies where another is widened.
+ */
+static void check_mixed(hoist_device *device)
+{
+	static unsigned char bytes[N_MIXED * (2 * WIDENED + PLAIN) / 2];
+	static const size_t chunks[] = {0, 8192, 16384};
+	write_mixed(bytes);
+	for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+		const hoist_load_options o = {.size = sizeof o,
+					      .device = device,
+					      .dtype = HOIST_F32,
+					      .chunk_bytes = chunks[c],
+					      .tensor_align = 256};
+		hoist_load *load = support_load("mixed.safetensors", &o);
+		const unsigned char *was = bytes;
+		for (size_t i = 0; i < N_MIXED; i++) {
+			hoist_buffer *buffer = NULL;
+			OK(hoist_load_tensor(load, i, NULL, &buffer));
+			compare_mixed(buffer, i % 2 == 0, was);
+			was += i % 2 == 0 ? 2 * WIDENED : PLAIN;
+			hoist_buffer_unref(buffer);
+		}
+		hoist_load_destroy(load);
+	}
+}
+
 int main(void)
 {
 	static const struct way ways[] = {
@@ -169,6 +239,7 @@ int main(void)
 		spoil_slots(devices);
 		load_and_check(&ways[i], devices);
 	}
+	check_mixed(devices[0]);
 	support_check_copies("cuda");
 	hoist_device_unref(devices[0]);
 	hoist_device_unref(devices[1]);
