@@ -54,7 +54,7 @@ class Stubs(unittest.TestCase):
     @staticmethod
     def not_importable():
         """Modules that import what is not installed."""
-        needs = {"numpy": "numpy", "torch": "torch", "lazy": "torch", "vllm.reading": "torch",
+        needs = {"numpy": "numpy", "torch": "torch", "lazy": "torch", "servers.reading": "torch",
                  "dcp": "torch.distributed.checkpoint", "vllm.loader": "vllm"}
         for name, package in needs.items():
             try:
