@@ -55,6 +55,7 @@ class Stubs(unittest.TestCase):
     def not_importable():
         """Modules that import what is not installed."""
         needs = {"numpy": "numpy", "torch": "torch", "lazy": "torch", "servers.reading": "torch",
+                 "sglang.hooks": "torch",
                  "dcp": "torch.distributed.checkpoint", "vllm.loader": "vllm"}
         for name, package in needs.items():
             try:
