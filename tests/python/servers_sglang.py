@@ -152,6 +152,17 @@ class Loader(Base):
                         self.assertEqual(hoist.sglang.report()["n_tensors"], len(self.tensors))
             hoist.cache.drop()
 
+    def test_other_load_formats(self):
+        """Each finds its files, or has its own settings beside, and goes on to the same reader."""
+        for load_format, beside in (("layered", {}), ("flash_rl", {}), ("presharded", {"presharded_path": self.folder})):
+            with self.subTest(load_format=load_format):
+                self.check(self.given(self.loader_of({"hoist": {"way": "slices"}, **beside}, load_format=load_format)),
+                           self.tensors)
+                self.assertEqual(hoist.sglang.report()["way"], "slices")
+        path = os.path.join(self.folder, "consolidated.safetensors")
+        hoist.torch.save_file({"a": self.tensors["half"]}, path)
+        self.check(self.given(self.loader({}, load_format="mistral")), {"a": self.tensors["half"]})
+
     def test_files_of_torch(self):
         wanted = {name: tensor for name, tensor in self.tensors.items() if tensor.dtype != torch.float8_e4m3fn}
         shutil.rmtree(self.folder)
