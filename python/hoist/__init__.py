@@ -54,7 +54,7 @@ def from_dlpack(array, *, copy=None):
 
 
 def __getattr__(name):
-    if name in ("cache", "core", "dcp", "driver", "lazy", "numpy", "safetensors", "torch", "transformers",
-                "vllm"):
+    if name in ("cache", "core", "dcp", "driver", "lazy", "numpy", "safetensors", "sglang", "torch",
+                "transformers", "vllm"):
         return _importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'hoist' has no attribute {name!r}")

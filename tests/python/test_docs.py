@@ -21,7 +21,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DOC = os.path.join(TOP, "doc", "python")
 MODULES = ["hoist", "hoist.cache", "hoist.core", "hoist.core.utils", "hoist.driver", "hoist.errors",
            "hoist.numpy", "hoist.safetensors", "hoist.safetensors.numpy", "hoist.safetensors.torch",
-           "hoist.torch", "hoist.dcp", "hoist.transformers", "hoist.vllm"]
+           "hoist.torch", "hoist.dcp", "hoist.transformers", "hoist.sglang", "hoist.vllm"]
 # What modules import that a machine may lack.
 NEEDS = {"numpy": "numpy", "torch": "torch", "dcp": "torch.distributed.checkpoint"}
 TUPLE_FIELD = type(collections.namedtuple("n", "x").x)

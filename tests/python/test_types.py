@@ -54,7 +54,8 @@ class Stubs(unittest.TestCase):
     @staticmethod
     def not_importable():
         """Modules that import what is not installed."""
-        needs = {"numpy": "numpy", "torch": "torch", "lazy": "torch", "vllm.reading": "torch",
+        needs = {"numpy": "numpy", "torch": "torch", "lazy": "torch", "servers.reading": "torch",
+                 "sglang.hooks": "torch",
                  "dcp": "torch.distributed.checkpoint", "vllm.loader": "vllm"}
         for name, package in needs.items():
             try:

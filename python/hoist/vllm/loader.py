@@ -9,8 +9,8 @@ from vllm.logger import init_logger
 from vllm.model_executor.model_loader import default_loader, weight_utils
 from vllm.model_executor.model_loader.ep_weight_filter import should_skip_weight
 
-from .reading import Facts, read
-from .settings import Settings
+from ..servers.reading import Facts, read
+from ..servers.settings import Settings
 
 # vLLM shows the lines of its own loggers.
 _log = init_logger("vllm.hoist")

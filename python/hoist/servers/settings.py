@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The settings of the loaders for servers: what `--model-loader-extra-config` may hold."""
+"""The settings of hoist's plug-ins for servers."""
 
 from ..options import Options
 from ..sizes import size
@@ -21,11 +21,11 @@ class Settings:
 
     def __init__(self, given, others=()):
         if not isinstance(given, dict):
-            raise ValueError(f"the settings of the load format hoist are a dict, not {given!r}")
+            raise ValueError(f"hoist's settings are a dict, not {given!r}")
         known = ("way", "window", *_LOADS, *others)
         wrong = sorted(str(name) for name in given if name not in known)
         if wrong:
-            raise ValueError(f"the load format hoist has no setting {', '.join(wrong)}; it has "
+            raise ValueError(f"hoist has no setting {', '.join(wrong)}; it has "
                              f"{', '.join(known)}")
         self.way = given.get("way")
         if self.way is not None and self.way not in _WAYS:
@@ -42,7 +42,7 @@ class Settings:
                 raise ValueError("verify needs whole tensors, which the way stream reads")
             Options(**self.load)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"a setting of the load format hoist is wrong: {error}") from error
+            raise ValueError(f"a setting of hoist is wrong: {error}") from error
         self.others = {name: given[name] for name in others if name in given}
 
     def _check(self, given):
