@@ -5,7 +5,7 @@ import collections
 import collections.abc
 import sys
 
-from . import _hoist, streams
+from . import _hoist, held, streams
 from .sizes import size
 
 _IO = {
@@ -231,6 +231,8 @@ class Options:
             destinations = [target[5] for target in self.given["targets"]]
         self.into = [list(dict(into or ())) for into in destinations]
         self.in_place = any(self.into)
+        for into in destinations:
+            held.forget(buffer for _, buffer in into or ())
         self.given.update(
             budget=budget_of(budget), io=io_of(io), engine=engine_of(engine),
             map=choose(_MAPS, map, "map"), order=_list_of(order), depth=depth,

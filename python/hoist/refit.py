@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Which tensor of a checkpoint the memory of a torch tensor holds, as far as loads in place and torch know."""
+
+import collections
+import weakref
+
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .held import HELD
+
+# `tensor`: a weak reference, `version`: torch's count of writes to the tensor and its views.  `storage`,
+# weak too, tells another storage at the same address from the one that was filled.
+_Witness = collections.namedtuple("_Witness", "tensor version storage")
+_Record = collections.namedtuple("_Record", "content form witnesses")
+
+
+def content(checkpoint, name):
+    """What a tensor of a checkpoint is, to be compared; None: the checkpoint holds no digest of it."""
+    digest = checkpoint.digest(name)
+    tensor = checkpoint[name]
+    return None if digest is None else (digest, tensor.dtype, tensor.shape, tensor.strides)
+
+
+def _form(value):
+    return value.dtype, tuple(value.shape), value.stride()
+
+
+def _storage(value):
+    return StorageWeakRef(value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage())
+
+
+def _is_seen(value, witnesses):
+    """Whether one of the witnesses says that the tensor is as it was."""
+    return any(one.tensor() is value and one.version == value._version and one.storage == _storage(value)
+               for one in witnesses)
+
+
+def holds(tensors, wanted):
+    """Whether the memory of tensors, which all lie at one place, holds that content."""
+    record = None if wanted is None else HELD.find(tensors[0].data_ptr())
+    return record is not None and record.content == wanted and record.form == _form(tensors[0]) and \
+        all(_is_seen(value, record.witnesses) for value in tensors)
+
+
+def _is_over(record):
+    """Whether no tensor is left that the record could be asked for."""
+    return all(witness.tensor() is None for witness in record.witnesses)
+
+
+def note(filled):
+    """Records what a load has filled: [(tensors at one place, content)].
+
+    What has no digest, no bytes, or no count of writes (tensors made in torch's inference mode), is
+    not recorded.
+    """
+    HELD.prune(_is_over)
+    for tensors, what in filled:
+        first = tensors[0]
+        if what is None or first.numel() == 0 or any(value.is_inference() for value in tensors):
+            continue
+        steps = [(extent - 1) * stride for extent, stride in zip(first.shape, first.stride())]
+        begin = first.data_ptr()
+        HELD.put(begin, begin + (sum(steps) + 1) * first.element_size(),
+                 _Record(what, _form(first), [_Witness(weakref.ref(value), value._version, _storage(value))
+                                             for value in tensors]))
