@@ -36,22 +36,25 @@ class Held:
         if first > 0 and self._records[self._begins[first - 1]][0] > begin:
             first -= 1
         last = bisect.bisect_left(self._begins, end, first)
-        for begin in self._begins[first:last]:
-            del self._records[begin]
-        del self._begins[first:last]
+        if first < last:
+            for begin in self._begins[first:last]:
+                del self._records[begin]
+            del self._begins[first:last]
 
-    def drop(self, begin, end):
-        """Ends the records of all ranges that overlap this one."""
-        if begin < end:
-            with self._lock:
-                self._drop(begin, end)
-
-    def put(self, begin, end, record):
-        """Keeps a record of a range, in place of those that overlap the range."""
+    def drop(self, ranges):
+        """Ends the records of all ranges that overlap one of these, (begin, end)."""
         with self._lock:
-            self._drop(begin, end)
-            bisect.insort(self._begins, begin)
-            self._records[begin] = end, record
+            for begin, end in ranges:
+                if begin < end:
+                    self._drop(begin, end)
+
+    def put(self, records):
+        """Keeps records of ranges, (begin, end, record), each in place of those that overlap its range."""
+        with self._lock:
+            for begin, end, record in records:
+                self._drop(begin, end)
+                bisect.insort(self._begins, begin)
+                self._records[begin] = end, record
 
     def find(self, begin):
         """The record of the range that begins there; None: there is none."""
@@ -72,5 +75,4 @@ HELD = Held()
 def forget(buffers):
     """Ends the records of the memory of Buffers, to which a load will write."""
     if HELD:
-        for buffer in buffers:
-            HELD.drop(*range_of(buffer))
+        HELD.drop(list(map(range_of, buffers)))

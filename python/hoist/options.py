@@ -3,6 +3,7 @@
 
 import collections
 import collections.abc
+import importlib
 import sys
 
 from . import _hoist, held, streams
@@ -116,8 +117,10 @@ def as_buffer(array):
     for name, kind in (("torch", "Tensor"), ("numpy", "ndarray")):
         package = sys.modules.get(name)
         if package is not None and isinstance(array, getattr(package, kind, ())):
-            from importlib import import_module  # pylint: disable=import-outside-toplevel
-            return import_module("." + name, __package__).as_buffer(array)
+            module = sys.modules.get(f"{__package__}.{name}")
+            if module is None:
+                module = importlib.import_module("." + name, __package__)
+            return module.as_buffer(array)
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"a tensor is loaded into a hoist.Buffer or an array with __dlpack__, not into "
                         f"{type(array).__name__!r}")

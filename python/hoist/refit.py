@@ -4,6 +4,7 @@
 import collections
 import weakref
 
+import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .held import HELD
@@ -17,8 +18,10 @@ _Record = collections.namedtuple("_Record", "content form witnesses")
 def content(checkpoint, name):
     """What a tensor of a checkpoint is, to be compared; None: the checkpoint holds no digest of it."""
     digest = checkpoint.digest(name)
+    if digest is None:
+        return None
     tensor = checkpoint[name]
-    return None if digest is None else (digest, tensor.dtype, tensor.shape, tensor.strides)
+    return digest, tensor.dtype, tensor.shape, tensor.strides
 
 
 def _form(value):
@@ -47,6 +50,13 @@ def _is_over(record):
     return all(witness.tensor() is None for witness in record.witnesses)
 
 
+def _end(value):
+    """The address behind the last element."""
+    n = value.numel() if value.is_contiguous() else \
+        1 + sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride()))
+    return value.data_ptr() + n * value.element_size()
+
+
 def note(filled):
     """Records what a load has filled: [(tensors at one place, content)].
 
@@ -54,12 +64,10 @@ def note(filled):
     not recorded.
     """
     HELD.prune(_is_over)
+    records = []
     for tensors, what in filled:
         first = tensors[0]
-        if what is None or first.numel() == 0 or any(value.is_inference() for value in tensors):
-            continue
-        steps = [(extent - 1) * stride for extent, stride in zip(first.shape, first.stride())]
-        begin = first.data_ptr()
-        HELD.put(begin, begin + (sum(steps) + 1) * first.element_size(),
-                 _Record(what, _form(first), [_Witness(weakref.ref(value), value._version, _storage(value))
-                                             for value in tensors]))
+        if what is not None and first.numel() > 0 and not any(map(torch.Tensor.is_inference, tensors)):
+            witnesses = [_Witness(weakref.ref(value), value._version, _storage(value)) for value in tensors]
+            records.append((first.data_ptr(), _end(first), _Record(what, _form(first), witnesses)))
+    HELD.put(records)

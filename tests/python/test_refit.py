@@ -33,9 +33,9 @@ class Ranges(unittest.TestCase):
                     gone = {record for record in at.values() if record % 3 == 0}
                     kept.prune(lambda record: record % 3 == 0)
                 elif begin == end or rng.random() < 0.4:
-                    kept.drop(begin, end)
+                    kept.drop([(begin, end)])
                 else:
-                    kept.put(begin, end, step)
+                    kept.put([(begin, end, step)])
                 owner = [None if record in gone else record for record in owner]
                 at = {first: record for first, record in at.items() if record not in gone}
                 if kept.find(begin) == step:
