@@ -9,9 +9,26 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .held import HELD
 
-# `tensor`: a weak reference, `version`: torch's count of writes to the tensor and its views.  `storage`,
-# weak too, tells another storage at the same address from the one that was filled.
-_Witness = collections.namedtuple("_Witness", "tensor version storage")
+_MARK = "_hoist_mark"
+
+
+class _Mark:
+    """An attribute of a torch tensor: with its place, it tells a tensor from a later one at that place.
+
+    It stands for a weak reference to the tensor, which torch.utils.swap_tensors() would refuse.  In
+    pickles and copies of the tensor an empty dict takes its place, so that no reader needs hoist.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __reduce__(self):
+        return collections.OrderedDict, ()
+
+
+# One tensor at a record's place.  `mark`: a weak reference; `place`: of torch's object in C++, which has
+# the count of writes, `version`.  `storage`, a weak reference, tells another storage at the same address
+# from the one that was filled.
+_Witness = collections.namedtuple("_Witness", "mark place version storage")
 _Record = collections.namedtuple("_Record", "content form witnesses")
 
 
@@ -24,6 +41,11 @@ def content(checkpoint, name):
     return digest, tensor.dtype, tensor.shape, tensor.strides
 
 
+def is_marked(value):
+    """Whether there has been a record of the tensor."""
+    return isinstance(getattr(value, _MARK, None), _Mark)
+
+
 def _form(value):
     return value.dtype, tuple(value.shape), value.stride()
 
@@ -32,10 +54,17 @@ def _storage(value):
     return StorageWeakRef(value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage())
 
 
+def _witness(value):
+    if not is_marked(value):
+        setattr(value, _MARK, _Mark())
+    return _Witness(weakref.ref(getattr(value, _MARK)), value._cdata, value._version, _storage(value))
+
+
 def _is_seen(value, witnesses):
     """Whether one of the witnesses says that the tensor is as it was."""
-    return any(one.tensor() is value and one.version == value._version and one.storage == _storage(value)
-               for one in witnesses)
+    return is_marked(value) and any(
+        one.mark() is getattr(value, _MARK) and one.place == value._cdata and
+        one.version == value._version and one.storage == _storage(value) for one in witnesses)
 
 
 def holds(tensors, wanted):
@@ -47,7 +76,7 @@ def holds(tensors, wanted):
 
 def _is_over(record):
     """Whether no tensor is left that the record could be asked for."""
-    return all(witness.tensor() is None for witness in record.witnesses)
+    return all(witness.mark() is None for witness in record.witnesses)
 
 
 def _end(value):
@@ -68,6 +97,6 @@ def note(filled):
     for tensors, what in filled:
         first = tensors[0]
         if what is not None and first.numel() > 0 and not any(map(torch.Tensor.is_inference, tensors)):
-            witnesses = [_Witness(weakref.ref(value), value._version, _storage(value)) for value in tensors]
-            records.append((first.data_ptr(), _end(first), _Record(what, _form(first), witnesses)))
+            records.append((first.data_ptr(), _end(first),
+                            _Record(what, _form(first), [_witness(value) for value in tensors])))
     HELD.put(records)

@@ -231,13 +231,14 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
 
     Notes
     -----
-    `changed_only` compares digests that checkpoints hold, and reads no memory.  Each `load_into()`
-    that ends well records the digests of the tensors that it filled, with or without `changed_only`.
-    The record belongs to the memory: not to the names, the module or the checkpoint.  A tensor is
-    kept if the checkpoint's digest, dtype and shape are those of the record, and read otherwise.  The
-    record of a tensor has ended, and so the tensor is read, if
+    `changed_only` compares digests that checkpoints hold, and reads no memory.  The first call with
+    `changed_only` reads all.  From then on each `load_into()` that ends well, with `changed_only` or
+    without, records the digests of the tensors that it has filled.  The record belongs to the memory:
+    not to the names, the module or the checkpoint.  A tensor is kept if the checkpoint's digest, dtype
+    and shape are those of the record, and read otherwise.  There is no record, or its end has come, and
+    so the tensor is read, if
 
-    - there was none: another tensor object than the one that was loaded into, such as those that
+    - the tensor is another object than the one that was loaded into, such as those that
       `Module.state_dict()` makes anew with each call; give the module, or keep the dict;
     - torch has counted a write to the tensor or to a view (`Tensor._version`): an optimiser's step,
       `copy_()`, `load_state_dict()`;
@@ -249,7 +250,7 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     Some writes nobody sees: through `Tensor.data`, NumPy's arrays and other packages' views of the
     memory, by kernels that torch did not start, by other processes; and memory that loses its content
     behind torch's back, as in an engine's sleep mode or by `resize_(0)` of a storage.  After any of
-    these, and whenever in doubt, load without `changed_only`, which reads all and records it.
+    these, and whenever in doubt, load without `changed_only`, which reads all.
 
     Whoever wrote the checkpoint is trusted to have kept right digests.  A program that copies another
     file's metadata with its digests to new tensors lies, and changed tensors are kept.  `verify=True`
@@ -260,7 +261,7 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
 
     Examples
     --------
-    >>> hoist.torch.load_into(module, "step-100/")                     # reads all
+    >>> hoist.torch.load_into(module, "step-100/", changed_only=True)  # the first call reads all
     >>> hoist.torch.load_into(module, "step-200/", changed_only=True)  # reads what differs
     """
     if not isinstance(source, Checkpoint):
@@ -268,17 +269,18 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
             return load_into(module, checkpoint, strict=strict, changed_only=changed_only, **options)
     tensors, missing, unexpected = _named(module, source, strict)
     places = _places(tensors)
-    contents = {name: refit.content(source, name) for name in places}
+    contents = {name: refit.content(source, name) for name, values in places.items()
+                if changed_only or any(map(refit.is_marked, values))}
     if changed_only and options.get("group") is not None:
         raise InvalidError("changed_only reads what this process lacks, and the ranks of a group must all "
                            "load; leave out one of changed_only and group")
     if changed_only and places and not any(contents.values()):
         raise FormatError(f"{source.path} holds no digests, by which changed_only knows tensors: save with "
                           "digest=True, or make a copy with `hoist cp --digest`")
-    kept = {name: None for name in places if changed_only and refit.holds(places[name], contents[name])}
+    kept = {name: None for name in contents if changed_only and refit.holds(places[name], contents[name])}
     rest = {name: values[0] for name, values in places.items() if name not in kept}
     report = _filled(source, rest, options)
-    refit.note((places[name], contents[name]) for name in rest)
+    refit.note((places[name], contents[name]) for name in rest if name in contents)
     return Loaded(missing, unexpected, list(kept), report)
 
 

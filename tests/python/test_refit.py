@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Loads in place that read changed tensors only: what is kept, what is read, and that both are right."""
 
+import copy
 import os
+import pickle
 import random
 import tempfile
 import unittest
@@ -158,7 +160,13 @@ class WithNet(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.net = Net()
+        self.net = self.known_net()
+
+    def known_net(self):
+        """A Net whose memory is known to hold a checkpoint that no test loads."""
+        net = Net()
+        hoist.torch.load_into(net, self.save(fresh(999), "other"), changed_only=True)
+        return net
 
     def save(self, tensors, name="m", **options):
         path = os.path.join(self.folder, name + ".safetensors")
@@ -190,7 +198,7 @@ class Refit(WithNet):
     def test_what_is_read(self):
         first = fresh(1)
         path = self.save(first)
-        self.check(path, set("abci"))  # no load_into() before: nothing is recorded
+        self.check(path, set("abci"))
         self.check(path, set())
         for name in "abci":
             path = self.save({**first, name: fresh(2)[name]})
@@ -261,10 +269,51 @@ class Refit(WithNet):
         self.net.b.detach().add_(1)
         view = {"a": self.net.a, "b": self.net.b}
         self.check(path, {"b"}, view, strict=False)
+        for _ in range(30):  # each alias of the parameter has a count of its own, and perhaps the last one's place
+            alias = {"a": self.net.a.data}
+            result = hoist.torch.load_into(alias, path, strict=False, changed_only=True)
+            self.assertEqual((result.kept, bits(self.net.a)), ([], bits(fresh(1)["a"])))
+            del alias
+            self.net.a.detach().add_(1)
         with torch.inference_mode():
             state = {name: torch.zeros_like(value) for name, value in self.net.state_dict().items()}
         for _ in range(2):
             self.check(path, set("abci"), state)
+
+    def test_records_begin_with_the_first_call(self):
+        """Until then, a load in place leaves no trace on tensors."""
+        path, net, before = self.save(fresh(1)), Net(), len(held.HELD)
+        for _ in range(2):
+            hoist.torch.load_into(net, path)
+        self.assertLessEqual(len(held.HELD), before)
+        self.assertEqual(vars(net.a), {})
+        self.check(path, set("abci"), net)
+        add(net)
+        hoist.torch.load_into(net, path)
+        self.check(path, set(), net)
+
+    def test_copies_of_tensors(self):
+        """They are others, and need no hoist to be read."""
+        path = self.save(fresh(1))
+        self.check(path, set("abci"))
+        for make in (copy.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))):
+            net = make(self.net)
+            if make is copy.copy:
+                net = {name: copy.copy(value) for name, value in net.state_dict(keep_vars=True).items()}
+            self.assertNotIn(b"hoist.", pickle.dumps(self.net.a))
+            self.check(path, set("abci"), net)
+            hoist.torch.load_into(self.net, path)
+            self.check(path, set())
+
+    def test_tensors_that_are_swapped(self):
+        if not hasattr(torch.utils, "swap_tensors"):
+            self.skipTest(f"torch {torch.__version__} has no swap_tensors()")
+        path = self.save(fresh(1))
+        self.check(path, set("abci"))
+        torch.utils.swap_tensors(self.net.a, self.net.b)
+        self.check(path, {"a", "b"})
+        torch.utils.swap_tensors(self.net.a, torch.nn.Parameter(torch.ones(6, 6)))
+        self.check(path, {"a"})
 
     def test_tied(self):
         first = fresh(1)
@@ -394,7 +443,7 @@ class Refit(WithNet):
         hoist.torch.load_into(self.net, path)
         before, others = len(held.HELD), []
         for _ in range(20):
-            hoist.torch.load_into(Net(), path)
+            hoist.torch.load_into(Net(), path, changed_only=True)
             others.append(fresh(1))  # where the tensors of the Net were
         self.assertLessEqual(len(held.HELD), before + 8)
 
@@ -448,7 +497,7 @@ class RandomRuns(WithNet):
     def test_random(self):
         for seed in range(SEED, SEED + 25):
             with self.subTest(seed=seed):
-                self.net = Net()
+                self.net = self.known_net()
                 self.run_once(random.Random(seed))
 
 
