@@ -6,6 +6,7 @@ import weakref
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.batchnorm import _NormBase
 
 from .held import HELD
 
@@ -39,6 +40,12 @@ def content(checkpoint, name):
         return None
     tensor = checkpoint[name]
     return digest, tensor.dtype, tensor.shape, tensor.strides
+
+
+def uncounted(module):
+    """The ids of tensors that torch writes to without counting: statistics of normalising layers."""
+    layers = module.modules() if isinstance(module, torch.nn.Module) else ()
+    return {id(value) for layer in layers if isinstance(layer, _NormBase) for value in layer.buffers(False)}
 
 
 def is_marked(value):

@@ -244,13 +244,16 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
       `copy_()`, `load_state_dict()`;
     - the tensor has another storage, shape, stride or dtype, as after `Module.to()`;
     - a later load in place of hoist's wrote to the memory, by any object, or has begun to and failed;
-    - the checkpoint holds no digest of the tensor, which then is read at each call; or torch counts
-      no writes to it (`Tensor.is_inference()`).
+    - nobody can know: the checkpoint holds no digest of the tensor, torch counts no writes to it
+      (`Tensor.is_inference()`), or it is a running statistic of a module's batch norm.  Such a tensor is
+      read at each call.
 
-    Some writes nobody sees: through `Tensor.data`, NumPy's arrays and other packages' views of the
-    memory, by kernels that torch did not start, by other processes; and memory that loses its content
-    behind torch's back, as in an engine's sleep mode or by `resize_(0)` of a storage.  After any of
-    these, and whenever in doubt, load without `changed_only`, which reads all.
+    Some writes nobody sees: through `Tensor.data`, methods of a storage, NumPy's arrays and other
+    packages' views of the memory; by torch.distributed's collectives, by replays of CUDA graphs and
+    kernels that torch did not start, by other processes; by batch norm in training, to the statistics in
+    a dict; and memory that loses its content behind torch's back, as in an engine's sleep mode or by
+    `resize_(0)` of a storage.  After any of these, and whenever in doubt, load without `changed_only`,
+    which reads all.
 
     Whoever wrote the checkpoint is trusted to have kept right digests.  A program that copies another
     file's metadata with its digests to new tensors lies, and changed tensors are kept.  `verify=True`
@@ -269,12 +272,14 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
             return load_into(module, checkpoint, strict=strict, changed_only=changed_only, **options)
     tensors, missing, unexpected = _named(module, source, strict)
     places = _places(tensors)
+    uncounted = refit.uncounted(module) if changed_only else set()
     contents = {name: refit.content(source, name) for name, values in places.items()
-                if changed_only or any(map(refit.is_marked, values))}
+                if (changed_only or any(map(refit.is_marked, values))) and
+                uncounted.isdisjoint(map(id, values))}
     if changed_only and options.get("group") is not None:
         raise InvalidError("changed_only reads what this process lacks, and the ranks of a group must all "
                            "load; leave out one of changed_only and group")
-    if changed_only and places and not any(contents.values()):
+    if changed_only and places and all(source.digest(name) is None for name in places):
         raise FormatError(f"{source.path} holds no digests, by which changed_only knows tensors: save with "
                           "digest=True, or make a copy with `hoist cp --digest`")
     kept = {name: None for name in contents if changed_only and refit.holds(places[name], contents[name])}

@@ -292,6 +292,22 @@ class Refit(WithNet):
         hoist.torch.load_into(net, path)
         self.check(path, set(), net)
 
+    def test_writes_that_torch_does_not_count(self):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+        path = self.save(net.state_dict())
+        statistics = {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+        self.check(path, set(net.state_dict()), net)
+        for _ in range(2):
+            self.check(path, statistics, net)
+            with torch.no_grad():
+                net(torch.rand(5, 3))
+        hoist.torch.load_into(net, path)
+        self.check(path, statistics, net)
+        path = self.save({"running_mean": torch.ones(3)})
+        for _ in range(2):  # a module of which the checkpoint has nothing else
+            result = hoist.torch.load_into(net[1], path, strict=False, changed_only=True)
+            self.assertEqual((result.kept, result.report["bytes"]), ([], 12))
+
     def test_copies_of_tensors(self):
         """They are others, and need no hoist to be read."""
         path = self.save(fresh(1))
