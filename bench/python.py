@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""python.py [--many MANY] [--file FILE] [--max] - what the Python package costs.
+"""python.py [--many MANY] [--file FILE] [--refit FOLDER] [--max] - what the Python package costs.
 
    import hoist     in a process of its own, which imports nothing before
    MANY             a safetensors file of very many tensors:
@@ -12,6 +12,10 @@
                     process, to the bytes of the tensors
      a device       hoist.load_all() to cuda:0, emulated unless there is a GPU, until the device has
                     done all its work, beside `hoist load` of the command that is in the package
+   FOLDER           has room for two checkpoints of 1 GB, which are made there and removed:
+     refit          hoist.torch.load_into(changed_only=True) where 10 of 100 tensors have changed, beside
+                    load_into() of all, and load_state_dict(load_file()) of the safetensors package where
+                    that is installed; the modules must be equal at the end
    --max            calls on a small Buffer, beside the same calls of max.driver, where max 26.7 is installed
 
 Each is measured in processes of their own, in turn; figures are medians.  `tests/mkcheckpoint --bytes 200000000
@@ -24,6 +28,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True  # into the sources
 from peers import prepare
@@ -134,6 +139,52 @@ for name in ours:
 print(json.dumps(ret))
 """
 
+# Two checkpoints, which differ in each tenth tensor.
+REFIT_FILES = """
+import os
+import hoist, torch
+tensors = {{f"t{{i}}": torch.randn(1024, 5120).bfloat16() for i in range(100)}}
+for step in range(2):
+    hoist.torch.save_file(tensors, os.path.join({path!r}, f"step-{{step}}.safetensors"), digest=True)
+    tensors.update({{f"t{{i}}": tensors[f"t{{i}}"] + 1 for i in range(0, 100, 10)}})
+"""
+
+# Prints a dict: the call -> seconds of each round.  A round takes the file that is not loaded.
+REFIT = """
+import json, os, sys, time
+folder, hot, runs, bench = {path!r}
+sys.path.insert(0, bench)
+from peers import prepare
+import hoist, torch
+files = [os.path.join(folder, f"step-{{step}}.safetensors") for step in range(2)]
+calls = {{"changed_only": lambda net, path: hoist.torch.load_into(net, path, changed_only=True),
+         "all": hoist.torch.load_into}}
+try:
+    from safetensors.torch import load_file
+    calls["load_state_dict"] = lambda net, path: net.load_state_dict(load_file(path))
+except ImportError:
+    pass
+nets = {{name: torch.nn.ParameterDict({{f"t{{i}}": torch.nn.Parameter(torch.zeros(1024, 5120).bfloat16())
+                                      for i in range(100)}}) for name in calls}}
+for path in files:  # the first call reads all
+    for name, call in calls.items():
+        call(nets[name], path)
+ret = {{name: [] for name in calls}}
+for run in range(runs):
+    path = files[run % 2]
+    for name in list(calls)[run % len(calls):] + list(calls)[:run % len(calls)]:
+        prepare(path, hot)
+        begin = time.perf_counter()
+        result = calls[name](nets[name], path)
+        ret[name].append(time.perf_counter() - begin)
+        if name == "changed_only" and len(result.kept) != 90:
+            sys.exit(f"{{len(result.kept)}} tensors were kept, not 90")
+    for name, net in nets.items():
+        if not all(torch.equal(a, b) for a, b in zip(net.values(), nets["all"].values())):
+            sys.exit(f"{{name}}: another tensor")
+print(json.dumps(ret))
+"""
+
 
 def printed(code, path):
     return subprocess.run([sys.executable, "-c", code.format(path=path)], check=True,
@@ -197,10 +248,28 @@ def rows_of_many(runs, path, rows):
                     1.5 * statistics.median(bare) + 2e-6 * n))
 
 
+def rows_of_refit(runs, folder, rows, missing):
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        printed(REFIT_FILES, made)
+        for hot in (True, False):
+            work = f"refit, 10 of 100 tensors changed, {'hot' if hot else 'cold'}"
+            times = json.loads(printed(REFIT, (made, hot, runs, os.path.dirname(os.path.abspath(__file__)))))
+            for name, subject in (("changed_only", "load_into(changed_only=True)"), ("all", "load_into()"),
+                                  ("load_state_dict", "load_state_dict(load_file())")):
+                if name not in times:
+                    missing.append({"subject": subject, "reason": "the safetensors package is not installed"})
+                    continue
+                rows.append(row(work, subject, times[name], "s"))
+                if name != "changed_only":
+                    ratio = statistics.median(times["changed_only"]) / statistics.median(times[name])
+                    rows.append(row(work, f"changed_only's time / {subject}", [ratio], "x", 0.25))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--many", help="a safetensors file of very many tensors")
     parser.add_argument("--file", help="a safetensors file")
+    parser.add_argument("--refit", help="a folder with room for 2.1 GB", metavar="FOLDER")
     parser.add_argument("--max", action="store_true", help="calls beside max.driver's")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
@@ -215,6 +284,8 @@ def main():
             prepare(arguments.file, hot)
             rows.append(row(work, "load_file()", series(1, arguments.file, MEMORY)[0], "x", 1.02))
         rows_of_device(runs, arguments.file, rows, missing)
+    if arguments.refit:
+        rows_of_refit(runs, arguments.refit, rows, missing)
     if arguments.max:
         for name, (ours, theirs) in json.loads(printed(CALLS, None)).items():
             rows.append(row(name, f"{ours:.0f} ns / max.driver's {theirs:.0f} ns", [ours / theirs], "x", 1.0))

@@ -21,4 +21,14 @@ static inline void hoist__digest_hex(const unsigned char digest[HOIST__DIGEST_BY
 	}
 }
 
+/* Reads HOIST__DIGEST_HEX digits. */
+static inline void hoist__digest_from_hex(const char *hex, unsigned char ret[HOIST__DIGEST_BYTES])
+{
+	for (int i = 0; i < HOIST__DIGEST_BYTES; i++, hex += 2) {
+		int high = hex[0] <= '9' ? hex[0] - '0' : hex[0] - 'a' + 10;
+		int low = hex[1] <= '9' ? hex[1] - '0' : hex[1] - 'a' + 10;
+		ret[i] = (unsigned char)(high << 4 | low);
+	}
+}
+
 #endif

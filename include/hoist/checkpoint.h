@@ -130,6 +130,14 @@ HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t
 HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,
 				    size_t *ret);
 
+/* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h):
+ * the XXH3-128, in its canonical form, of the tensor's bytes when the file was written.  Reads no
+ * byte of the tensor, and compares nothing: HOIST_LOAD_VERIFY in hoist/load.h does.
+ * Returns: 0; -EINVAL (@index is too large); -ENODATA (the tensor's file holds no digests, or not
+ *   one for each of its tensors). */
+HOIST_API int hoist_checkpoint_digest(const hoist_checkpoint *checkpoint, size_t index,
+				      unsigned char ret[16]);
+
 /* --- metadata --- */
 
 /* Metadata are the strings that files carry beside their tensors: safetensors' "__metadata__",

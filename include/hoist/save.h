@@ -78,9 +78,10 @@ typedef struct hoist_save hoist_save;
 /* --- options --- */
 
 #define HOIST_SAVE_DIGEST 1u   /* keeps an XXH3-128 of each tensor in the file, which
-				* HOIST_LOAD_VERIFY compares.  safetensors and gguf only: metadata
-				* "hoist.xxh3_128", 32 hexadecimal digits for each tensor in the
-				* order of the tensors' bytes in that file */
+				* HOIST_LOAD_VERIFY compares and hoist_checkpoint_digest() gives.
+				* safetensors and gguf only: metadata "hoist.xxh3_128", 32
+				* hexadecimal digits for each tensor in the order of the tensors'
+				* bytes in that file */
 #define HOIST_SAVE_NO_SYNC 2u  /* does not wait for the disk: after a loss of power the file may be
 				* the old one, the new one, or damaged.  A save that removes old
 				* files (an index, shards that no new one replaces, the one file

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "format/digest.h"
 #include "format/quote.h"
 #include "lib/checkpoint/checkpoint.h"
 
@@ -75,6 +76,51 @@ static int check_order(const hoist_checkpoint *checkpoint, bool *ret)
 	return 0;
 }
 
+/* --- digests --- */
+
+static const char *digest_text(const struct hoist__manifest *manifest)
+{
+	for (size_t m = 0; m < manifest->n_metadata; m++)
+		if (strcmp(manifest->metadata[m].key, HOIST__DIGEST_KEY) == 0)
+			return manifest->metadata[m].value;
+	return NULL;
+}
+
+/* The digests that the manifest has; NULL: not one for each tensor. */
+static const char *find_digests(const struct hoist__manifest *manifest)
+{
+	const char *text = digest_text(manifest);
+	size_t n = text != NULL ? strlen(text) : 0;
+	return text != NULL && n == manifest->n_tensors * HOIST__DIGEST_HEX &&
+			       strspn(text, "0123456789abcdef") == n
+		       ? text
+		       : NULL;
+}
+
+int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
+				  const struct hoist__tensor *tensor, const char **ret)
+{
+	const struct hoist__manifest *manifest = shard->manifest;
+	const char *text = shard->digests;
+	if (text != NULL) {
+		*ret = text + (size_t)(tensor - manifest->tensors) * HOIST__DIGEST_HEX;
+		return 0;
+	}
+	text = digest_text(manifest);
+	if (text == NULL)
+		return hoist__fail(-ENODATA,
+				   "%s holds no digests; `hoist cp --digest` makes a copy that "
+				   "does",
+				   shard->file->path);
+	return hoist__fail(-ENODATA,
+			   "%s: metadata \"" HOIST__DIGEST_KEY
+			   "\" is not %d lower-case hexadecimal digits for each of its %zu "
+			   "tensors (it has %zu characters)",
+			   shard->file->path, HOIST__DIGEST_HEX, manifest->n_tensors, strlen(text));
+}
+
+/* --- the tables --- */
+
 int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
 {
 	size_t most = 0;
@@ -85,8 +131,10 @@ int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
 	if (checkpoint->tensors == NULL || checkpoint->by_name == NULL)
 		return hoist__fail_nomem("a table of tensors", most * sizeof *checkpoint->tensors);
 	int err = 0;
-	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++)
+	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++) {
+		checkpoint->files[f].digests = find_digests(checkpoint->files[f].manifest);
 		err = add_tensors(checkpoint, f);
+	}
 	bool in_order = false;
 	if (err == 0)
 		err = check_order(checkpoint, &in_order);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "format/digest.h"
 #include "lib/core/options.h"
 
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint)
@@ -112,6 +113,19 @@ int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name, 
 				   name != NULL ? name : "(null)");
 	*ret = *found;
 	return 0;
+}
+
+int hoist_checkpoint_digest(const hoist_checkpoint *checkpoint, size_t index, unsigned char ret[16])
+{
+	if (index >= checkpoint->n_tensors)
+		return fail_index("tensor", index, checkpoint->n_tensors);
+	const struct hoist__checkpoint_tensor *entry = &checkpoint->tensors[index];
+	const char *hex;
+	int err =
+		hoist__checkpoint_file_digest(&checkpoint->files[entry->file], entry->tensor, &hex);
+	if (err == 0)
+		hoist__digest_from_hex(hex, ret);
+	return err;
 }
 
 size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint)

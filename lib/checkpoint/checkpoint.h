@@ -29,7 +29,9 @@ struct hoist__checkpoint_file {
 	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
-	bool *named; /* the tensors that the index names; NULL: there is no index */
+	bool *named;	     /* the tensors that the index names; NULL: there is no index */
+	const char *digests; /* hexadecimal digits, as format/digest.h says; NULL: the manifest has
+			      * none, or not those of each tensor */
 };
 
 struct hoist__checkpoint_tensor {
@@ -59,6 +61,11 @@ hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
 		      enum hoist__format format, struct hoist__checkpoint_file *ret);
 void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
+
+/* Gives the digits of the digest of @tensor, which is one of the file's manifest.
+ * Returns: 0; -ENODATA (the file holds no digests, or not one for each tensor). */
+int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
+				  const struct hoist__tensor *tensor, const char **ret);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */
 struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file);

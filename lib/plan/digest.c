@@ -53,47 +53,15 @@ static const struct hoist__checkpoint_tensor *entry_of(const struct hoist__diges
 
 /* --- what the checkpoint holds --- */
 
-static int find_held(const struct hoist__checkpoint_file *shard, const char **ret)
-{
-	const struct hoist__manifest *manifest = shard->manifest;
-	const char *text = NULL;
-	for (size_t m = 0; m < manifest->n_metadata && text == NULL; m++)
-		if (strcmp(manifest->metadata[m].key, HOIST__DIGEST_KEY) == 0)
-			text = manifest->metadata[m].value;
-	if (text == NULL)
-		return hoist__fail(
-			-ENODATA,
-			"%s holds no digests to verify; `hoist cp --digest` makes a copy "
-			"that does",
-			shard->file->path);
-	size_t n = strlen(text);
-	if (n != manifest->n_tensors * HOIST__DIGEST_HEX || strspn(text, "0123456789abcdef") != n)
-		return hoist__fail(-ENODATA,
-				   "%s: metadata \"" HOIST__DIGEST_KEY
-				   "\" is not %d lower-case hexadecimal digits for each of its %zu "
-				   "tensors (it has %zu characters)",
-				   shard->file->path, HOIST__DIGEST_HEX, manifest->n_tensors, n);
-	*ret = text;
-	return 0;
-}
-
 static int find_all_held(struct hoist__digests *digests)
 {
-	const char *text = NULL;
-	size_t file = SIZE_MAX;
-	for (size_t i = 0; i < digests->n; i++) {
+	int err = 0;
+	for (size_t i = 0; err == 0 && i < digests->n; i++) {
 		const struct hoist__checkpoint_tensor *entry = entry_of(digests, i);
-		const struct hoist__checkpoint_file *shard =
-			&digests->checkpoint->files[entry->file];
-		int err = entry->file != file ? find_held(shard, &text) : 0;
-		if (err < 0)
-			return err;
-		file = entry->file;
-		digests->tensors[i].should =
-			text +
-			(size_t)(entry->tensor - shard->manifest->tensors) * HOIST__DIGEST_HEX;
+		err = hoist__checkpoint_file_digest(&digests->checkpoint->files[entry->file],
+						    entry->tensor, &digests->tensors[i].should);
 	}
-	return 0;
+	return err;
 }
 
 /* --- one tensor --- */

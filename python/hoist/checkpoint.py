@@ -64,12 +64,14 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     def __init__(self, path, *, follow_links=True, raw=False):
         pass
 
-    def __getitem__(self, name):
+    def _index(self, name):
         try:
-            index = self._find(name)
+            return self._find(name)
         except KeyError:
             raise missing(name, f"{self._path} has {len(self)} others") from None
-        return self._tensor(Tensor, index)
+
+    def __getitem__(self, name):
+        return self._tensor(Tensor, self._index(name))
 
     def __iter__(self):
         return iter(self._names())
@@ -119,6 +121,27 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         """
         from .slices import Slice  # pylint: disable=import-outside-toplevel
         return Slice(self, self[name], device, options)
+
+    def digest(self, name):
+        """The XXH3-128 that the checkpoint holds of a tensor's bytes (`hoist.save(digest=True)`).
+
+        Nothing is read, and nothing compared: loads with `verify=True` compare.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        bytes or None
+            16 bytes; None: the tensor's file holds no digests.
+
+        Raises
+        ------
+        MissingError
+            There is no such tensor.
+        """
+        return self._digest(self._index(name))
 
     @property
     def path(self):

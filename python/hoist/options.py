@@ -3,9 +3,10 @@
 
 import collections
 import collections.abc
+import importlib
 import sys
 
-from . import _hoist, streams
+from . import _hoist, held, streams
 from .sizes import size
 
 _IO = {
@@ -116,8 +117,10 @@ def as_buffer(array):
     for name, kind in (("torch", "Tensor"), ("numpy", "ndarray")):
         package = sys.modules.get(name)
         if package is not None and isinstance(array, getattr(package, kind, ())):
-            from importlib import import_module  # pylint: disable=import-outside-toplevel
-            return import_module("." + name, __package__).as_buffer(array)
+            module = sys.modules.get(f"{__package__}.{name}")
+            if module is None:
+                module = importlib.import_module("." + name, __package__)
+            return module.as_buffer(array)
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"a tensor is loaded into a hoist.Buffer or an array with __dlpack__, not into "
                         f"{type(array).__name__!r}")
@@ -231,6 +234,8 @@ class Options:
             destinations = [target[5] for target in self.given["targets"]]
         self.into = [list(dict(into or ())) for into in destinations]
         self.in_place = any(self.into)
+        for into in destinations:
+            held.forget(buffer for _, buffer in into or ())
         self.given.update(
             budget=budget_of(budget), io=io_of(io), engine=engine_of(engine),
             map=choose(_MAPS, map, "map"), order=_list_of(order), depth=depth,

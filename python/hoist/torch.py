@@ -5,10 +5,12 @@ import collections
 
 import torch
 
+from . import refit
 from ._hoist import Buffer
-from .errors import InvalidError
+from .checkpoint import Checkpoint
+from .errors import FormatError, InvalidError
 from .load import load, load_all, load_as
-from .options import Target
+from .options import Options, Target
 from .save import save
 
 # torch's names of the types that safetensors files have; older releases lack some.
@@ -141,8 +143,8 @@ def as_buffer(array):
     return Buffer.from_dlpack(array)
 
 
-Loaded = collections.namedtuple("Loaded", "missing unexpected")
-Loaded.__doc__ = """The names that `hoist.torch.load_into()` has not loaded.
+Loaded = collections.namedtuple("Loaded", "missing unexpected kept report")
+Loaded.__doc__ = """The result of `hoist.torch.load_into()`.
 
 Attributes
 ----------
@@ -150,27 +152,56 @@ missing : list of str
     Names of the module or dict that the checkpoint lacks.
 unexpected : list of str
     Names of the checkpoint that the module or dict lacks.
+kept : list of str
+    Names of the tensors that `changed_only` has not read.
+report : dict or None
+    The facts of the load, as `hoist.Load.report()`; None: nothing was read.
 """
 
 
-def _once(tensors):
-    """The tensors without those that are the same memory as an earlier one (tied parameters)."""
-    known, ret = set(), {}
+def _places(tensors):
+    """{name: tensors}: those that are the same memory (tied parameters) stand under the first's name."""
+    firsts, ret = {}, {}
     for name, value in tensors.items():
         place = (value.device, value.data_ptr(), value.shape, value.stride(), value.dtype)
-        if value.numel() == 0 or place not in known:
-            known.add(place)
-            ret[name] = value
+        first = firsts.setdefault(place, name) if value.numel() > 0 else name
+        ret.setdefault(first, []).append(value)
     return ret
 
 
-def load_into(module, source, *, strict=True, **options):
+def _named(module, checkpoint, strict):
+    """(tensors of a module or dict that the checkpoint has, missing names, unexpected names)"""
+    named = module.state_dict(keep_vars=True) if isinstance(module, torch.nn.Module) else module
+    tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+    missing = [name for name in tensors if name not in checkpoint]
+    unexpected = [name for name in checkpoint if name not in tensors]
+    if strict and (missing or unexpected):
+        raise InvalidError(f"the checkpoint lacks {missing[:5]} ({len(missing)} in all), and has "
+                           f"{unexpected[:5]} beside ({len(unexpected)} in all); strict=False loads "
+                           "the others")
+    return {name: value for name, value in tensors.items() if name in checkpoint}, missing, unexpected
+
+
+def _filled(source, tensors, options):
+    """The report of a load of {name: tensor} in place; None: there are none."""
+    devices = {}
+    for name, value in tensors.items():
+        devices.setdefault(value.device, {})[name] = value
+    if not devices:
+        Options(**{name: value for name, value in options.items() if name != "progress"})
+        return None
+    with load(source, targets=[Target(into=into) for into in devices.values()], **options) as running:
+        running.wait()
+        return running.report()
+
+
+def load_into(module, source, *, strict=True, changed_only=False, **options):
     """Loads tensors into a module, or a dict of names and tensors, where they are.
 
     Tensors may be on several devices, and have another dtype of f32, f16 and bf16 than the file; a
     parameter that stands under several names is loaded once.  No further memory is taken for the
-    destination.  After a failure the exception has `into_states` (`hoist.Load`): a list of dicts,
-    one for each device.
+    destination; `budget` bounds the staging memory.  After a failure the exception has `into_states`
+    (`hoist.Load`): a list of dicts, one for each device.
 
     Parameters
     ----------
@@ -178,8 +209,12 @@ def load_into(module, source, *, strict=True, **options):
     source : str, os.PathLike or hoist.Checkpoint
     strict : bool
         Whether names that only one side has are an error.
+    changed_only : bool
+        Reads only tensors whose digest is not that of the tensor which the memory holds already, as
+        far as hoist knows: see the notes.  Not with `group`.
     **options
-        Those of `hoist.load()`, without `device`, `tensors`, `dtype`, `targets` and `window`.
+        Those of `hoist.load()`, without `device`, `stream`, `tensors`, `slices`, `dtype`, `into`,
+        `targets` and `window`.
 
     Returns
     -------
@@ -190,25 +225,68 @@ def load_into(module, source, *, strict=True, **options):
     InvalidError
         With `strict`: the names differ, and the text lists some of them; nothing was loaded.  A shape
         or dtype differs; nothing was loaded.
+    FormatError
+        With `changed_only`: the checkpoint holds no digests; `hoist.save(digest=True)` and
+        ``hoist cp --digest`` keep them.
+
+    Notes
+    -----
+    `changed_only` compares digests that checkpoints hold, and reads no memory.  The first call with
+    `changed_only` reads all.  From then on each `load_into()` that ends well, with `changed_only` or
+    without, records the digests of the tensors that it has filled.  The record belongs to the memory:
+    not to the names, the module or the checkpoint.  A tensor is kept if the checkpoint's digest, dtype
+    and shape are those of the record, and read otherwise.  There is no record, or its end has come, and
+    so the tensor is read, if
+
+    - the tensor is another object than the one that was loaded into, such as those that
+      `Module.state_dict()` makes anew with each call; give the module, or keep the dict;
+    - torch has counted a write to the tensor or to a view (`Tensor._version`): an optimiser's step,
+      `copy_()`, `load_state_dict()`;
+    - the tensor has another storage, shape, stride or dtype, as after `Module.to()`;
+    - a later load in place of hoist's wrote to the memory, by any object, or has begun to and failed;
+    - nobody can know: the checkpoint holds no digest of the tensor, torch counts no writes to it
+      (`Tensor.is_inference()`), or it is a running statistic of a module's batch norm.  Such a tensor is
+      read at each call.
+
+    Some writes nobody sees: through `Tensor.data`, methods of a storage, NumPy's arrays and other
+    packages' views of the memory; by torch.distributed's collectives, by replays of CUDA graphs and
+    kernels that torch did not start, by other processes; by batch norm in training, to the statistics in
+    a dict; and memory that loses its content behind torch's back, as in an engine's sleep mode or by
+    `resize_(0)` of a storage.  After any of these, and whenever in doubt, load without `changed_only`,
+    which reads all.
+
+    Whoever wrote the checkpoint is trusted to have kept right digests.  A program that copies another
+    file's metadata with its digests to new tensors lies, and changed tensors are kept.  `verify=True`
+    compares the bytes that are read with the digests, not those that are kept.
+
+    Between a failure and the next success, tensors may be of two checkpoints, and torn.  The same
+    call again reads what is missing.
+
+    Examples
+    --------
+    >>> hoist.torch.load_into(module, "step-100/", changed_only=True)  # the first call reads all
+    >>> hoist.torch.load_into(module, "step-200/", changed_only=True)  # reads what differs
     """
-    from .checkpoint import Checkpoint, open as open_  # pylint: disable=import-outside-toplevel
     if not isinstance(source, Checkpoint):
-        with open_(source) as checkpoint:
-            return load_into(module, checkpoint, strict=strict, **options)
-    named = module.state_dict() if isinstance(module, torch.nn.Module) else module
-    tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
-    missing = [name for name in tensors if name not in source]
-    unexpected = [name for name in source if name not in tensors]
-    if strict and (missing or unexpected):
-        raise InvalidError(f"the checkpoint lacks {missing[:5]} ({len(missing)} in all), and has "
-                           f"{unexpected[:5]} beside ({len(unexpected)} in all); strict=False loads "
-                           "the others")
-    devices = {}
-    for name, value in _once({n: t for n, t in tensors.items() if n in source}).items():
-        devices.setdefault(value.device, {})[name] = value
-    if devices:
-        load_all(source, targets=[Target(into=into) for into in devices.values()], **options)
-    return Loaded(missing, unexpected)
+        with Checkpoint(source) as checkpoint:
+            return load_into(module, checkpoint, strict=strict, changed_only=changed_only, **options)
+    tensors, missing, unexpected = _named(module, source, strict)
+    places = _places(tensors)
+    uncounted = refit.uncounted(module) if changed_only else set()
+    contents = {name: refit.content(source, name) for name, values in places.items()
+                if (changed_only or any(map(refit.is_marked, values))) and
+                uncounted.isdisjoint(map(id, values))}
+    if changed_only and options.get("group") is not None:
+        raise InvalidError("changed_only reads what this process lacks, and the ranks of a group must all "
+                           "load; leave out one of changed_only and group")
+    if changed_only and places and all(source.digest(name) is None for name in places):
+        raise FormatError(f"{source.path} holds no digests, by which changed_only knows tensors: save with "
+                          "digest=True, or make a copy with `hoist cp --digest`")
+    kept = {name: None for name in contents if changed_only and refit.holds(places[name], contents[name])}
+    rest = {name: values[0] for name, values in places.items() if name not in kept}
+    report = _filled(source, rest, options)
+    refit.note((places[name], contents[name]) for name in rest if name in contents)
+    return Loaded(missing, unexpected, list(kept), report)
 
 
 def iter(source, device=None, **options):  # pylint: disable=redefined-builtin

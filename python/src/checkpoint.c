@@ -156,6 +156,23 @@ static PyObject *find(PyObject *self, PyObject *name)
 	return PyLong_FromSize_t(index);
 }
 
+/* The digest that the checkpoint holds of tensor @index; None. */
+static PyObject *digest(PyObject *self, PyObject *args)
+{
+	Py_ssize_t index;
+	unsigned char digest[16];
+	if (!PyArg_ParseTuple(args, "n", &index))
+		return NULL;
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	if (checkpoint == NULL)
+		return NULL;
+	int err = hoist_checkpoint_digest(checkpoint, (size_t)index, digest);
+	if (err == -ENODATA)
+		return Py_NewRef(Py_None);
+	return err < 0 ? hoist_py_fail(err)
+		       : PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
 static PyObject *files(PyObject *self, PyObject *none)
 {
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
@@ -223,6 +240,7 @@ static PyMethodDef methods[] = {
 	{"_tensor", tensor, METH_VARARGS, NULL},
 	{"_names", names, METH_NOARGS, NULL},
 	{"_find", find, METH_O, NULL},
+	{"_digest", digest, METH_VARARGS, NULL},
 	{"_files", files, METH_NOARGS, NULL},
 	{"_metadata", metadata, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},

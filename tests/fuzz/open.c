@@ -124,11 +124,14 @@ static void use(hoist_checkpoint *checkpoint)
 {
 	for (size_t i = 0; i < hoist_checkpoint_n_tensors(checkpoint); i++) {
 		hoist_tensor_info tensor = {.size = sizeof tensor};
+		unsigned char digest[16];
 		size_t found;
 		HOLDS(hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0);
 		fuzz_check_text(tensor.name);
 		HOLDS(hoist_checkpoint_find(checkpoint, tensor.name, &found) == 0 && found == i);
 		HOLDS(tensor.file < hoist_checkpoint_n_files(checkpoint));
+		int err = hoist_checkpoint_digest(checkpoint, i, digest);
+		HOLDS(err == 0 || err == -ENODATA);
 	}
 	for (size_t i = 0; i < hoist_checkpoint_n_metadata(checkpoint); i++) {
 		const char *key;

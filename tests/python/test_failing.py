@@ -51,7 +51,7 @@ def check_beside(path):
 
 def opened(path):
     with hoist.open(path) as ckpt:
-        return list(ckpt.items()), ckpt.metadata, ckpt.files, repr(ckpt)
+        return list(ckpt.items()), ckpt.metadata, ckpt.files, repr(ckpt), ckpt.digest("ids")
 
 
 def streamed(path):

@@ -340,11 +340,34 @@ static void check_digests(hoist_load *load)
 	CHECK(hoist_load_digest(load, 3, digest) == -EINVAL);
 }
 
+/* The checkpoint gives the digests of "w", "e", "b"; or @err and a text with @piece. */
+static void checkpoint_tells_digests(int err, const char *piece)
+{
+	hoist_checkpoint *checkpoint = support_open(path);
+	unsigned char digest[16];
+	for (size_t i = 0; i < 3; i++) {
+		CHECK(hoist_checkpoint_digest(checkpoint, i, digest) == err);
+		CHECK(err == 0 || strstr(hoist_error(), piece) != NULL);
+	}
+	CHECK(hoist_checkpoint_digest(checkpoint, 3, digest) == -EINVAL);
+	const hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_DIGEST};
+	hoist_load *load = support_load(path, &o);
+	for (size_t i = 0; err == 0 && i < 3; i++) {
+		unsigned char made[16];
+		OK(hoist_load_digest(load, i, made));
+		OK(hoist_checkpoint_digest(checkpoint, i, digest));
+		CHECK(memcmp(made, digest, sizeof made) == 0);
+	}
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
 static void digests_are_made_and_compared(void)
 {
 	char metadata[256];
 	with_digests(metadata, sizeof metadata);
 	write_file(metadata);
+	checkpoint_tells_digests(0, "");
 	hoist_load_options o = {.size = sizeof o, .depth = 5, .chunk_bytes = 16 << 10};
 	for (int d = 0; d < N_DEVICES; d++)
 		for (int threads = 0; threads < 2; threads++)
@@ -378,8 +401,10 @@ static void digests_are_made_and_compared(void)
 	metadata[sizeof "\"__metadata__\":{\"hoist.xxh3_128\":\"" - 1] = 'X';
 	write_file(metadata);
 	fails_with(&o, -ENODATA, "hexadecimal");
+	checkpoint_tells_digests(-ENODATA, "hexadecimal");
 	write_file("");
 	fails_with(&o, -ENODATA, "holds no digests");
+	checkpoint_tells_digests(-ENODATA, "holds no digests");
 	o.flags = 0;
 	hoist_load *load = load_with(&o);
 	unsigned char digest[16];
