@@ -57,10 +57,10 @@
  *
  * Conversion: pieces of a run that is converted hold whole elements only; an element that a chunk
  * would cut is in the next chunk, which begins early enough.  Elements that become wider for a
- * device are in extents of their own (`share`), whose chunks fill a part of a slot, at its end.  All
- * pieces of such a chunk are packed from the slot's beginning on, widened ones and, of small tensors
- * (below), others.  A chunk has at most half of the slot.  Where runs lie between each other's rows
- * it has a third, so that no row is written where another one is still to be read.
+ * device are in extents of their own (`share`), whose chunks fill a part of a slot, at its end. All
+ * pieces of such a chunk are packed from the slot's beginning on, widened ones and, of small
+ * tensors (below), others.  A chunk has at most half of the slot.  Where runs lie between each
+ * other's rows it has a third, so that no row is written where another one is still to be read.
  *
  * Small tensors for devices: where many follow each other in the file, and would be a copy each, as
  * their places in the lot are padded to tensor_align, their extent is `laid`.  A chunk of it leaves
