@@ -15,14 +15,12 @@ static bool write_file(void)
 	return true;
 }
 
-static int forecast(void)
+static int forecast_to(hoist_device *device)
 {
 	static const hoist_load_slice half = {.tensor = "t000002", .n_ranks = 2, .rank = 1};
 	hoist_checkpoint *checkpoint = NULL;
-	const hoist_load_target there = {.size = sizeof there,
-					 .device = sweep_devices[sweep_device],
-					 .slices = &half,
-					 .n_slices = 1};
+	const hoist_load_target there = {
+		.size = sizeof there, .device = device, .slices = &half, .n_slices = 1};
 	const hoist_load_target here = {.size = sizeof here};
 	const hoist_load_target *targets[] = {&there, &here};
 	const hoist_load_options o = {.size = sizeof o,
@@ -43,8 +41,20 @@ static int forecast(void)
 	return err;
 }
 
+static int forecast(void)
+{
+	return forecast_to(sweep_devices[sweep_device]);
+}
+
+/* System calls fail, too. */
+static int forecast_to_host(void)
+{
+	return forecast_to(NULL);
+}
+
 const struct sweep_scenario sweep_lib_forecast[] = {
 	SWEEP_BOTH("lib-forecast", 1, 3, .set_up = write_file, .prepare = sweep_need_devices,
 		   .run = forecast, .check = sweep_check_devices, .least = 2),
+	{.name = "forecast", .set_up = write_file, .run = forecast_to_host},
 	{.name = NULL},
 };
