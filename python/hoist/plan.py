@@ -2,7 +2,6 @@
 """What a load would read from where, before it is started."""
 
 import collections
-import json
 
 from . import _hoist
 from .load import _open
@@ -63,6 +62,7 @@ class Plan(collections.namedtuple(
         -------
         str
         """
+        import json  # pylint: disable=import-outside-toplevel
         return json.dumps(self._asdict())
 
 

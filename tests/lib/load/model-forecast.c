@@ -90,9 +90,10 @@ void forecast_begin(hoist_checkpoint *checkpoint, const struct trial *trial, hoi
 	static const unsigned shares[] = {0, 3, 7, 8};
 	size_t charged = trial->o.budget != NULL ? hoist_budget_peak(trial->o.budget) : 0;
 	uint64_t used = trial->o.memory != NULL ? in_use(trial->o.memory) : 0;
-	patterned = chance(2);
-	pattern = below(UINT32_MAX);
-	hot_of = PICK(shares);
+	uint64_t state = random_state(); /* the loads of a seed are the same without forecasts */
+	patterned = random_below(&state, 2) == 0;
+	pattern = random_next(&state);
+	hot_of = shares[random_below(&state, sizeof shares / sizeof shares[0])];
 	*ret = (hoist_forecast){.size = sizeof *ret};
 	forecasting = true;
 	int err = hoist_load_forecast(checkpoint, &trial->o, ret);
