@@ -59,24 +59,17 @@ static int check_way(const hoist_load_options *o)
 	return 0;
 }
 
-static int check_order(const hoist_load_options *o)
+static int check_options(const hoist_load_options *o)
 {
+	int err = check_way(o);
+	if (err < 0)
+		return err;
 	if (o->n_order >= UINT32_MAX || (o->n_order > 0 && o->order == NULL))
 		return hoist__fail(-EINVAL, "n_order is %zu, and order is %s", o->n_order,
 				   o->order == NULL ? "NULL" : "no list of so many names");
 	for (size_t i = 0; i < o->n_order; i++)
 		if (o->order[i] == NULL)
 			return hoist__fail(-EINVAL, "order[%zu] is NULL", i);
-	return 0;
-}
-
-static int check_options(const hoist_load_options *o)
-{
-	int err = check_way(o);
-	if (err == 0)
-		err = check_order(o);
-	if (err < 0)
-		return err;
 	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
 	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
 		return hoist__fail(

@@ -117,7 +117,10 @@ static bool next_box(const struct hoist_load *load, const struct hoist__flight *
 		HOIST__ASSERT(is_inside(load, &flight->chunk, piece));
 	} while (!goes_to_device(load, piece));
 	size_t bytes = hoist__plan_row_after(piece);
-	bool packs = bytes > piece->row_bytes || flight->straight;
+	const struct hoist__plan_extent *extent = &load->plan.extents[flight->chunk.extent];
+	/* A laid extent has pieces of both kinds: the widened ones would be written over others. */
+	bool packs =
+		bytes > piece->row_bytes || flight->straight || (extent->laid && extent->share > 1);
 	*ret = (struct hoist__slot_box){
 		.slot_offset = packs ? pass->packed : at + piece->at,
 		.slot_stride = packs ? bytes : piece->at_stride,
@@ -138,10 +141,15 @@ static void convert_in_slot(const struct hoist_load *load, const struct hoist__f
 	while (next_box(load, flight, &pass, &box)) {
 		struct hoist__plan_stack stack = {.piece = pass.piece, .planes = 1};
 		unsigned char *to = slot + box.slot_offset;
-		HOIST__ASSERT(to <= flight->address + stack.piece.at);
+		unsigned char *from = flight->address + stack.piece.at;
+		HOIST__ASSERT(to <= from);
 		stack.piece.target_stride = (int64_t)box.slot_stride;
 		if (stack.piece.to != HOIST_DTYPE_INVALID)
-			hoist__plan_move(&stack, to, flight->address + stack.piece.at);
+			hoist__plan_move(&stack, to, from);
+		bool packs = stack.piece.to == HOIST_DTYPE_INVALID && to != from;
+		for (size_t r = 0; packs && r < box.rows; r++)
+			memmove(to + r * box.slot_stride, from + r * stack.piece.at_stride,
+				box.bytes);
 	}
 }
 
@@ -340,7 +348,8 @@ int hoist__pump_settle(void *owner)
 	for (unsigned w = 0; flight->chunk.laid > 0 && w < load->plan.n_wants; w++)
 		if (load->plan.wants[w].kind == HOIST__PLAN_DEVICE)
 			lay_in_slot(load, flight, w);
-	if (!load->to_host && load->plan.has_conversion && flight->chunk.laid == 0)
+	if (!load->to_host && load->plan.has_conversion && flight->chunk.laid == 0 &&
+	    !flight->straight)
 		convert_in_slot(load, flight);
 	return 0;
 }
