@@ -45,34 +45,74 @@ static int charge_more(struct hoist__staging *staging, size_t held, size_t bytes
 	return 0;
 }
 
-/* Finds the largest first part that fits in the budget: as many slots of the wanted size as fit,
- * else slots of half that size, in multiples of the smallest size (to which the slots' reads are
- * aligned), and so on.  A staging that cannot have all of its first part does not grow. */
-static int charge(struct hoist__staging *staging, const struct hoist__staging_options *options,
-		  size_t slot_bytes, unsigned n_slots)
+/* The sizes that a first part may have, the largest first. */
+struct sizes {
+	unsigned first; /* the most slots */
+	size_t smallest;
+	unsigned n;
+	size_t slot_bytes;
+};
+
+static struct sizes largest(const struct hoist__staging_options *options)
 {
 	size_t least = options->slot_bytes_least != 0 ? options->slot_bytes_least
 						      : HOIST__STAGING_MIN_SLOT_BYTES;
-	size_t smallest = hoist__min_u64(slot_bytes, least);
-	unsigned first =
-		options->n_step == 0 ? n_slots : (unsigned)hoist__min_u64(n_slots, options->n_step);
-	int err = -EINVAL;
-	for (;;) {
-		for (unsigned n = first; n >= MIN_SLOTS; n--) {
-			err = charge_more(staging, options->held, n * slot_bytes);
-			if (err == 0) {
-				HOIST__ASSERT(staging->charged >= n * slot_bytes);
-				staging->slot_bytes = slot_bytes;
-				staging->n_step = staging->n_making = n;
-				staging->n_slots = n < first ? n : n_slots;
-				return 0;
-			}
-		}
-		if (slot_bytes == smallest)
-			return fail_budget(err, staging->budget, MIN_SLOTS * smallest);
-		HOIST__ASSERT(slot_bytes > smallest);
-		slot_bytes = smallest * hoist__max_u64(slot_bytes / 2 / smallest, 1);
+	struct sizes sizes = {
+		.first = options->n_slots != 0 ? options->n_slots : HOIST__STAGING_SLOTS,
+		.slot_bytes =
+			options->slot_bytes != 0 ? options->slot_bytes : HOIST__STAGING_SLOT_BYTES,
+	};
+	if (options->n_step != 0 && options->n_step < sizes.first)
+		sizes.first = options->n_step;
+	sizes.n = sizes.first;
+	sizes.smallest = hoist__min_u64(sizes.slot_bytes, least);
+	return sizes;
+}
+
+/* One slot less; behind two, slots of half the size, in multiples of the smallest size (to which
+ * the slots' reads are aligned).  False: there is no smaller part. */
+static bool shrink(struct sizes *sizes)
+{
+	if (sizes->n > MIN_SLOTS) {
+		sizes->n--;
+		return true;
 	}
+	if (sizes->slot_bytes == sizes->smallest)
+		return false;
+	HOIST__ASSERT(sizes->slot_bytes > sizes->smallest);
+	sizes->slot_bytes =
+		sizes->smallest * hoist__max_u64(sizes->slot_bytes / 2 / sizes->smallest, 1);
+	sizes->n = sizes->first;
+	return true;
+}
+
+unsigned hoist__staging_fit(const struct hoist__staging_options *options, size_t room,
+			    size_t *slot_bytes)
+{
+	struct sizes sizes = largest(options);
+	bool fits = true;
+	while (fits && sizes.n * sizes.slot_bytes > room)
+		fits = shrink(&sizes);
+	*slot_bytes = sizes.slot_bytes;
+	return fits ? sizes.n : 0;
+}
+
+/* Charges the largest first part that fits in the budget.  A staging that cannot have all of its
+ * first part does not grow. */
+static int charge(struct hoist__staging *staging, const struct hoist__staging_options *options,
+		  unsigned n_slots)
+{
+	struct sizes sizes = largest(options);
+	int err = charge_more(staging, options->held, sizes.n * sizes.slot_bytes);
+	while (err != 0 && shrink(&sizes))
+		err = charge_more(staging, options->held, sizes.n * sizes.slot_bytes);
+	if (err != 0)
+		return fail_budget(err, staging->budget, MIN_SLOTS * sizes.smallest);
+	HOIST__ASSERT(staging->charged >= sizes.n * sizes.slot_bytes);
+	staging->slot_bytes = sizes.slot_bytes;
+	staging->n_step = staging->n_making = sizes.n;
+	staging->n_slots = sizes.n < sizes.first ? sizes.n : n_slots;
+	return 0;
 }
 
 /* --- making and ending --- */
@@ -234,7 +274,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 	staging->budget = hoist__budget_ref(options->budget);
 	staging->pool = hoist__pool_ref(options->pool);
 
-	err = charge(staging, options, slot_bytes, n_slots);
+	err = charge(staging, options, n_slots);
 	if (err == 0)
 		err = make_tables(staging);
 	if (err == 0)

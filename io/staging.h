@@ -116,6 +116,11 @@ struct hoist__staging;
 int hoist__staging_create(const struct hoist__staging_options *options,
 			  struct hoist__staging **ret);
 
+/* The size of the first part of a staging that finds @room bytes free in its budget.
+ * Returns: the number of slots, of *@slot_bytes each; 0: not even two smallest slots fit. */
+unsigned hoist__staging_fit(const struct hoist__staging_options *options, size_t room,
+			    size_t *slot_bytes);
+
 /* Waits for copies and fetches in flight and makes their slots FREE.  Afterwards `moved` is not
  * called, and nothing may be queued. */
 void hoist__staging_settle(struct hoist__staging *staging);

@@ -79,6 +79,7 @@ static const struct {
 	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
 	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, "drop: everything"},
+	{OPTION_RUN, "run", NULL, "then load, and say where the time went"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
 };
@@ -289,6 +290,8 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->no_replace;
 	case OPTION_FORCE:
 		return &args->force;
+	case OPTION_RUN:
+		return &args->run;
 	case OPTION_JSON:
 		return &args->json;
 	case OPTION_HELP:

@@ -51,6 +51,8 @@
 #define OPTION_EMULATE (1u << 29) /* those of args-emulate.h; its operands are a command's words   \
 				   */
 
+#define OPTION_RUN (1u << 30)
+
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
 
@@ -84,6 +86,7 @@ struct args {
 	bool no_replace;
 	bool quick;
 	bool verify;
+	bool run;
 	bool force;
 	bool json;
 	bool help;

@@ -9,6 +9,7 @@
 #include "tools/cached.h"
 #include "cli/format.h"
 #include "cli/json.h"
+#include "tools/load-report.h"
 #include "tools/operation.h"
 #include "tools/verify.h"
 
@@ -226,8 +227,9 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		(void)printf("verified  every byte equals the files'\n");
 }
 
+/* Takes @plan over; NULL: the object is the report alone. */
 static int print_json(const hoist_load_report *report, const struct args *args,
-		      const struct more *more)
+		      const struct more *more, json_t *plan)
 {
 	bool streams = (args->load.flags & HOIST_LOAD_STREAM) != 0;
 	double seconds = seconds_of(report->ns);
@@ -257,9 +259,12 @@ static int print_json(const hoist_load_report *report, const struct args *args,
 		err = json_object_set_new(object, "fresh_seconds",
 					  json_real(seconds_of(more->before.ns)));
 	if (err < 0) {
+		json_decref(plan);
 		json_decref(object);
 		return fail_memory();
 	}
+	if (plan != NULL)
+		object = json_pack("{s:o, s:o}", "plan", plan, "load", object);
 	return json_print(object, true);
 }
 
@@ -272,7 +277,7 @@ static int load_cached(const struct args *args)
 				   " is not for --cache: its files are compared by their identity");
 	int status = cached_load(args, &report);
 	if (status == STATUS_OK && args->json)
-		status = print_json(&report, args, &none);
+		status = print_json(&report, args, &none, NULL);
 	else if (status == STATUS_OK)
 		print_report(&report, args, &none);
 	return status;
@@ -300,7 +305,7 @@ static int check_targets(const struct args *args)
 
 /* --verify cannot check converted tensors: the files have no such bytes to compare with.  An image
  * has tensors as they are in the files. */
-static int check_options(const struct args *args)
+int load_check(const struct args *args)
 {
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
@@ -331,16 +336,11 @@ static int check_options(const struct args *args)
 	return check_targets(args);
 }
 
-int cmd_load(const struct args *args)
+int load_and_report(const struct args *args, json_t *plan)
 {
-	int status = check_options(args);
-	if (status != STATUS_OK)
-		return status;
-	if (args->cache)
-		return load_cached(args);
 	struct more more = {0};
 	struct operation op;
-	status = operation_open(&op, args);
+	int status = operation_open(&op, args);
 	struct counting counting = {args->load.dtype, &more.unconverted};
 	op.given = args->load.dtype != 0 ? count_given : NULL;
 	op.given_context = &counting;
@@ -355,9 +355,18 @@ int cmd_load(const struct args *args)
 	if (status == STATUS_OK)
 		status = count_unconverted(&op, args, &more.unconverted);
 	if (status == STATUS_OK && args->json)
-		status = print_json(&op.report, args, &more);
+		status = print_json(&op.report, args, &more, json_incref(plan));
 	else if (status == STATUS_OK)
 		print_report(&op.report, args, &more);
+	json_decref(plan);
 	operation_close(&op);
 	return status;
+}
+
+int cmd_load(const struct args *args)
+{
+	int status = load_check(args);
+	if (status != STATUS_OK)
+		return status;
+	return args->cache ? load_cached(args) : load_and_report(args, NULL);
 }

@@ -38,6 +38,14 @@ static const struct command commands[] = {
 	 "which way each byte went, and why.",
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
 	 1, 1, cmd_load},
+	{"explain", "PATH", "what a load would read from where, and whether it fits",
+	 "Says what `hoist load` with these options would do, from the same code, without reading "
+	 "a\n"
+	 "tensor: bytes and free memory of each device, what is read which way and why, and how "
+	 "much\n"
+	 "of that the page cache holds.  With --run loads then, and says where the time went.",
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_RUN | OPTION_JSON, 1, 1,
+	 cmd_explain},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
 	 "Loads one tensor and writes its bytes, read back from the device.",
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},

@@ -211,11 +211,11 @@ static int run(struct operation *op, const struct args *args, const hoist_load_o
 	return status;
 }
 
-int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
-		   size_t n_patterns)
+static void set_options(struct operation *op, const struct args *args, const char *const *patterns,
+			size_t n_patterns, hoist_load_options *ret)
 {
-	hoist_load_options options = {
-		.size = sizeof options,
+	*ret = (hoist_load_options){
+		.size = sizeof *ret,
 		.device = op->device,
 		.engine = args->engine,
 		.io = args->io,
@@ -236,8 +236,24 @@ int operation_load(struct operation *op, const struct args *args, const char *co
 		.depth = args->load.depth,
 	};
 	if (op->n_targets > 0)
-		use_targets(op, &options);
+		use_targets(op, ret);
+}
+
+int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
+		   size_t n_patterns)
+{
+	hoist_load_options options;
+	set_options(op, args, patterns, n_patterns, &options);
 	return run(op, args, &options);
+}
+
+int operation_forecast(struct operation *op, const struct args *args, hoist_forecast *ret)
+{
+	hoist_load_options options;
+	set_options(op, args, args->patterns, args->n_patterns, &options);
+	*ret = (hoist_forecast){.size = sizeof *ret};
+	int err = hoist_load_forecast(op->checkpoint, &options, ret);
+	return err < 0 ? fail_call(err) : STATUS_OK;
 }
 
 /* Takes the buffers of the load, with the names of their tensors. */

@@ -2,6 +2,7 @@
 /* tools/operation.h - one load, as load, cat and digest need it.
  *
  *     operation_open(&op, args)                  checkpoint, device
+ *     operation_forecast(&op, args, &forecast)   what a load would do
  *     operation_load(&op, args, patterns, n)     to its end, with progress
  *     operation_again(&op, args)                 once more, into the same memory
  *     operation_read(&op, t, i, ..., take)       reads bytes back from where they are
@@ -49,6 +50,8 @@ struct operation {
 int operation_open(struct operation *op, const struct args *args);
 int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
 		   size_t n_patterns);
+/* Says what operation_load() would do with the patterns of --tensor. */
+int operation_forecast(struct operation *op, const struct args *args, hoist_forecast *ret);
 /* Loads once more, into the buffers of the load.  The new load and its report replace the first. */
 int operation_again(struct operation *op, const struct args *args);
 void operation_close(struct operation *op);

@@ -16,6 +16,7 @@
  *   checkpoint.h    files that name tensors
  *   load.h          from files to buffers
  *   save.h          from buffers to files
+ *   forecast.h      what a load would read from where
  *
  * Then, as needed:
  *
@@ -49,6 +50,7 @@
 #include <hoist/device.h>
 #include <hoist/dtype.h>
 #include <hoist/error.h>
+#include <hoist/forecast.h>
 #include <hoist/load.h>
 #include <hoist/memory.h>
 #include <hoist/save.h>

@@ -6,14 +6,13 @@
 #include "lib/job/stage.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/line.h"
 
 void hoist__stages_begin(struct hoist__stages *stages, enum hoist__job_stage first)
 {
@@ -63,23 +62,6 @@ struct share {
 	const char *name;
 };
 
-struct line {
-	char *text;
-	size_t bytes;
-	size_t used; /* also what found no room */
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
-{
-	size_t at = line->used < line->bytes ? line->used : line->bytes;
-	va_list arguments;
-	va_start(arguments, format);
-	int n = vsnprintf(line->bytes > 0 ? line->text + at : NULL, line->bytes - at, format,
-			  arguments);
-	va_end(arguments);
-	line->used += n > 0 ? (size_t)n : 0;
-}
-
 /* The longest first. */
 static void sort(struct share *shares, size_t n)
 {
@@ -91,7 +73,7 @@ static void sort(struct share *shares, size_t n)
 		}
 }
 
-static void add_shares(struct line *line, const hoist_load_report *r)
+static void add_shares(struct hoist__line *line, const hoist_load_report *r)
 {
 	struct share shares[HOIST__N_STAGES];
 	const char *before = ": ";
@@ -106,12 +88,12 @@ static void add_shares(struct line *line, const hoist_load_report *r)
 				   : (uint64_t)(100.0 * (double)shares[i].n / (double)r->ns + 0.5);
 		if (percent == 0)
 			continue;
-		add(line, "%s%" PRIu64 " %% %s", before, percent, shares[i].name);
+		hoist__line_add(line, "%s%" PRIu64 " %% %s", before, percent, shares[i].name);
 		before = ", ";
 	}
 }
 
-static void add_ways(struct line *line, const hoist_load_report *r)
+static void add_ways(struct hoist__line *line, const hoist_load_report *r)
 {
 	const struct share ways[] = {
 		{r->direct_bytes, "read direct"},
@@ -122,23 +104,24 @@ static void add_ways(struct line *line, const hoist_load_report *r)
 	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
 		if (ways[i].n == 0)
 			continue;
-		add(line, "%s%.3f GB %s", before, (double)ways[i].n / 1e9, ways[i].name);
+		hoist__line_add(line, "%s%.3f GB %s", before, (double)ways[i].n / 1e9,
+				ways[i].name);
 		before = ", ";
 	}
 }
 
 size_t hoist_load_explain(const hoist_load_report *report, char *text, size_t bytes)
 {
-	struct line line = {.text = text, .bytes = bytes};
+	struct hoist__line line = {.text = text, .bytes = bytes};
 	double seconds = (double)report->ns / 1e9;
 	double gb = (double)report->bytes / 1e9;
-	add(&line, "%.3f GB to %s%s in %.3f s", gb, report->device,
-	    report->emulated ? " (emulated)" : "", seconds);
+	hoist__line_add(&line, "%.3f GB to %s%s in %.3f s", gb, report->device,
+			report->emulated ? " (emulated)" : "", seconds);
 	/* Mapped bytes have not moved. */
 	if (seconds > 0 && report->mapped_bytes == 0)
-		add(&line, " (%.2f GB/s)", gb / seconds);
+		hoist__line_add(&line, " (%.2f GB/s)", gb / seconds);
 	add_shares(&line, report);
 	add_ways(&line, report);
-	add(&line, "; opened in %.3f s", (double)report->open_ns / 1e9);
+	hoist__line_add(&line, "; opened in %.3f s", (double)report->open_ns / 1e9);
 	return line.used;
 }

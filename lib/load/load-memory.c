@@ -189,16 +189,20 @@ static int make_lots(struct hoist_load *load)
 	return 0;
 }
 
-int hoist__load_allocate(struct hoist_load *load, const struct hoist__load_asked *asked)
+int hoist__load_check_memory(const struct hoist_load *load, const struct hoist__load_asked *asked)
 {
-	if (load->maps)
-		return hoist__mapped_open(load);
 	int err = 0;
 	for (size_t t = 0; err == 0 && t < load->n_targets; t++)
 		if (asked->targets[t].memory != NULL)
 			err = check_memory(&load->targets[t], asked->targets[t].memory);
-	if (err == 0)
-		err = make_lots(load);
+	return err;
+}
+
+int hoist__load_allocate(struct hoist_load *load, const struct hoist__load_asked *asked)
+{
+	if (load->maps)
+		return hoist__mapped_open(load);
+	int err = make_lots(load);
 	/* The threads that write to the memory make its pages.  Memory of a caller's resource may
 	 * have them already, unless the caller says otherwise. */
 	for (size_t t = 0; t < load->n_targets; t++)

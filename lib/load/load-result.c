@@ -243,10 +243,8 @@ void hoist_load_progress(const hoist_load *load, uint64_t *done, uint64_t *total
 		*total = load->plan.bytes;
 }
 
-/* States the rule that the options gave, then each exception with its count. */
-static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
+const char *hoist__load_io_rule(const struct hoist_load *load)
 {
-	const struct hoist__routes *routes = &load->routes;
 	const char *asked = load->options.io == HOIST_IO_DIRECT ? "direct, as asked"
 			    : load->options.io == HOIST_IO_CACHED
 				    ? "through the page cache, as asked"
@@ -258,11 +256,18 @@ static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
 		asked = "through the page cache: a device is not fed from a map";
 	else if (load->options.io == HOIST_IO_MAP && !load->maps)
 		asked = "through the page cache: several targets are not fed from a map";
+	return asked;
+}
+
+/* States the rule that the options gave, then each exception with its count. */
+static void describe_io(const struct hoist_load *load, char *text, size_t bytes)
+{
+	const struct hoist__routes *routes = &load->routes;
 	if (load->map != NULL) {
 		(void)snprintf(text, bytes, "%s", hoist__checkpoint_map_note(load->map));
 		return;
 	}
-	int used = snprintf(text, bytes, "%s", asked);
+	int used = snprintf(text, bytes, "%s", hoist__load_io_rule(load));
 	const struct {
 		uint64_t n;
 		const char *what;

@@ -53,39 +53,23 @@ static int check_way(const hoist_load_options *o)
 	if (o->depth > MAX_DEPTH)
 		return hoist__fail(-EINVAL, "depth is %u; the greatest depth is %u", o->depth,
 				   MAX_DEPTH);
-	return 0;
-}
-
-static int check_window(const hoist_load_options *o)
-{
-	if (o->window_bytes == 0)
-		return 0;
-	if ((o->flags & HOIST_LOAD_STREAM) == 0)
+	if (o->window_bytes > 0 && (o->flags & HOIST_LOAD_STREAM) == 0)
 		return hoist__fail(-EINVAL, "window_bytes is for loads that give their tensors "
 					    "one by one; add HOIST_LOAD_STREAM to flags");
-	return 0;
-}
-
-static int check_order(const hoist_load_options *o)
-{
-	if (o->n_order >= UINT32_MAX || (o->n_order > 0 && o->order == NULL))
-		return hoist__fail(-EINVAL, "n_order is %zu, and order is %s", o->n_order,
-				   o->order == NULL ? "NULL" : "no list of so many names");
-	for (size_t i = 0; i < o->n_order; i++)
-		if (o->order[i] == NULL)
-			return hoist__fail(-EINVAL, "order[%zu] is NULL", i);
 	return 0;
 }
 
 static int check_options(const hoist_load_options *o)
 {
 	int err = check_way(o);
-	if (err == 0)
-		err = check_window(o);
-	if (err == 0)
-		err = check_order(o);
 	if (err < 0)
 		return err;
+	if (o->n_order >= UINT32_MAX || (o->n_order > 0 && o->order == NULL))
+		return hoist__fail(-EINVAL, "n_order is %zu, and order is %s", o->n_order,
+				   o->order == NULL ? "NULL" : "no list of so many names");
+	for (size_t i = 0; i < o->n_order; i++)
+		if (o->order[i] == NULL)
+			return hoist__fail(-EINVAL, "order[%zu] is NULL", i);
 	if (o->tensor_align > HOIST__LOAD_MAX_ALIGN ||
 	    (o->tensor_align != 0 && !hoist__is_power_of_two(o->tensor_align)))
 		return hoist__fail(
@@ -154,36 +138,43 @@ static int list_files(struct hoist_load *load)
 }
 
 /* The plan depends on where the load goes, all else on the plan. */
-static int prepare(struct hoist_load *load, const hoist_load_options *o)
+static int lay_out(struct hoist_load *load, const hoist_load_options *o,
+		   struct hoist__load_asked *asked)
 {
-	struct hoist__load_asked asked = {0};
-	int err = hoist__load_ask(o, &asked);
+	int err = hoist__load_ask(o, asked);
 	if (err == 0)
-		err = hoist__load_take_targets(load, &asked);
+		err = hoist__load_take_targets(load, asked);
 	if (err == 0 && load->n_streams > 0)
 		load->job.dev = hoist__device_dev(hoist__load_staging_device(load));
 	if (err == 0)
-		err = hoist__load_open_into(load, &asked);
+		err = hoist__load_open_into(load, asked);
 	if (err == 0)
-		err = make_plan(load, o, &asked);
-	if (err == 0 && hoist__adaptive_suits(load, &asked))
+		err = make_plan(load, o, asked);
+	if (err == 0)
+		err = load->maps ? hoist__mapped_check(load)
+				 : hoist__load_check_memory(load, asked);
+	if (err == 0 && hoist__adaptive_suits(load, asked))
 		err = hoist__adaptive_find(load);
 	if (err == 0)
 		err = list_files(load);
 	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
 		err = hoist__digests_create(load->checkpoint, &load->plan,
 					    (o->flags & HOIST_LOAD_VERIFY) != 0, &load->digests);
-	if (err == 0 && (o->flags & HOIST_LOAD_STREAM) != 0)
+	return err < 0 ? err : hoist__into_match(load->into, load->checkpoint, &load->plan);
+}
+
+static int prepare(struct hoist_load *load, const struct hoist__load_asked *asked)
+{
+	int err = 0;
+	if ((load->options.flags & HOIST_LOAD_STREAM) != 0)
 		err = hoist__give_create(load);
 	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_ALLOCATE);
 	if (err == 0)
-		err = hoist__load_allocate(load, &asked);
-	if (err == 0)
-		err = hoist__into_begin(load->into, load->checkpoint, &load->plan);
-	return err;
+		err = hoist__load_allocate(load, asked);
+	return err < 0 ? err : hoist__into_begin(load->into);
 }
 
-static void free_load(struct hoist_load *load)
+void hoist__load_free(struct hoist_load *load)
 {
 	hoist__load_drop_targets(load);
 	hoist__into_close(load->into);
@@ -203,15 +194,12 @@ static void free_load(struct hoist_load *load)
 	free(load);
 }
 
-/* prepare() follows the options' pointers; afterwards only their values are used. */
-static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
-		 struct hoist__load_source *source, const struct hoist__load_pages *pages,
-		 hoist_load **ret)
+int hoist__load_plan(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		     struct hoist__load_asked *asked, struct hoist_load **ret)
 {
 	hoist_load_options o = {.size = sizeof o};
-	if (checkpoint == NULL || ret == NULL)
-		return hoist__fail(-EINVAL,
-				   "starting a load: the checkpoint or the result is NULL");
+	if (checkpoint == NULL)
+		return hoist__fail(-EINVAL, "a load: the checkpoint is NULL");
 	int err = options != NULL ? hoist__options_in("hoist_load_options", options, &o, sizeof o)
 				  : 0;
 	if (err == 0)
@@ -227,20 +215,40 @@ static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options
 		return err;
 	}
 	load->checkpoint = hoist__checkpoint_ref(checkpoint);
-	load->source = source;
-	if (pages != NULL)
-		load->pages = *pages;
 	load->options = o;
 	hoist__list_init(&load->free_flights);
 	hoist__list_init(&load->waiting);
 	load->job.caller_driven = (o.flags & HOIST_LOAD_CALLER_DRIVEN) != 0;
 	hoist__job_set_start(&load->job);
-	err = prepare(load, &o);
+	err = lay_out(load, &o, asked);
+	if (err < 0)
+		hoist__load_free(load);
+	else
+		*ret = load;
+	return err;
+}
+
+/* The options' pointers are followed up to prepare(); afterwards only their values are used. */
+static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		 struct hoist__load_source *source, const struct hoist__load_pages *pages,
+		 hoist_load **ret)
+{
+	struct hoist__load_asked asked = {0};
+	struct hoist_load *load = NULL;
+	if (ret == NULL)
+		return hoist__fail(-EINVAL, "starting a load: the result is NULL");
+	int err = hoist__load_plan(checkpoint, options, &asked, &load);
+	if (err < 0)
+		return err;
+	load->source = source;
+	if (pages != NULL)
+		load->pages = *pages;
+	err = prepare(load, &asked);
 	if (err == 0)
 		err = hoist__job_start(&load->job);
 	if (err < 0) {
 		load->source = NULL;
-		free_load(load);
+		hoist__load_free(load);
 		return err;
 	}
 	*ret = load;
@@ -312,5 +320,5 @@ void hoist_load_cancel(hoist_load *load)
 void hoist_load_destroy(hoist_load *load)
 {
 	if (load != NULL && hoist__job_stop(&load->job))
-		free_load(load);
+		hoist__load_free(load);
 }

@@ -261,7 +261,7 @@ struct hoist_load {
 	struct hoist__list free_flights;
 	struct hoist__list waiting;    /* flights behind the sequence that is due, in no order */
 	struct hoist__slot_box *boxes; /* room for one batch of copies */
-	size_t staged_bytes;	       /* of a chunk, at most */
+	size_t staged_bytes;	       /* of a chunk, at most; 0: there are no slots yet */
 	struct hoist__routes routes;
 	hoist_load_report report;
 
@@ -287,14 +287,24 @@ hoist__load_entry(const struct hoist_load *load, size_t index)
 	return &load->checkpoint->tensors[load->plan.tensors[index].index];
 }
 
+/* Makes a load up to its plan, as a load that starts and a forecast both have it: no memory is
+ * taken for tensors but that of lazy buffers of `into`, and no thread, slot or engine is made.
+ * Returns: 0, and hoist__load_free() is due; as hoist_load_start(). */
+int hoist__load_plan(hoist_checkpoint *checkpoint, const hoist_load_options *options,
+		     struct hoist__load_asked *asked, struct hoist_load **ret);
+
+/* Pre: the load has no thread, and is not being driven. */
+void hoist__load_free(struct hoist_load *load);
+
 /* Lists and checks the targets that the options ask for.
  * Returns: 0; -EINVAL. */
 int hoist__load_ask(const hoist_load_options *options, struct hoist__load_asked *asked);
 
-/* The first takes devices and streams, and finds the wants; the second, once the plan is laid out,
- * takes the memory.
+/* The first takes devices and streams, and finds the wants; the second checks the resources that
+ * memory is asked of; the third, once the plan is laid out, takes the memory.
  * Returns: as hoist_load_start(). */
 int hoist__load_take_targets(struct hoist_load *load, const struct hoist__load_asked *asked);
+int hoist__load_check_memory(const struct hoist_load *load, const struct hoist__load_asked *asked);
 int hoist__load_allocate(struct hoist_load *load, const struct hoist__load_asked *asked);
 
 /* Takes the buffers of targets that are in place; without any, load->into stays NULL.  Comes behind
@@ -331,7 +341,10 @@ int hoist__adaptive_find(struct hoist_load *load);
  * Returns: 0; -ENOMEM. */
 int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **ret);
 
-/* Returns: as hoist__checkpoint_map_open(); -ENOTSUP, -EINVAL for options that exclude maps. */
+/* Returns: 0; -ENOTSUP, -EINVAL for options that exclude maps. */
+int hoist__mapped_check(const struct hoist_load *load);
+
+/* Pre: checked.  Returns: as hoist__checkpoint_map_open(). */
 int hoist__mapped_open(struct hoist_load *load);
 
 /* The place of the @index-th tensor, which is not empty: a borrowed storage, the view's offset and,
@@ -348,6 +361,9 @@ int hoist__mapped_fail(const struct hoist_load *load, int err);
 
 /* The pump: lib/load/pump.c. */
 extern const struct hoist__job_kind hoist__load_kind;
+
+/* The rule by which files are read, as the options and the targets give it; text for people. */
+const char *hoist__load_io_rule(const struct hoist_load *load);
 
 /* The report's last fields, from the routes and counters. */
 void hoist__load_finish_report(struct hoist_load *load);

@@ -131,8 +131,7 @@ static bool next_box(const struct hoist_load *load, const struct hoist__flight *
 	return true;
 }
 
-/* Converts pieces, and packs those that are not converted.  No byte is written that is still to be
- * moved: a piece goes to its own place, or before it. */
+/* Pieces move towards the slot's beginning, so none is written where another is still to move. */
 static void convert_in_slot(const struct hoist_load *load, const struct hoist__flight *flight)
 {
 	unsigned char *slot = flight->address - hoist__pump_slot_offset(load, flight);
@@ -348,8 +347,7 @@ int hoist__pump_settle(void *owner)
 	for (unsigned w = 0; flight->chunk.laid > 0 && w < load->plan.n_wants; w++)
 		if (load->plan.wants[w].kind == HOIST__PLAN_DEVICE)
 			lay_in_slot(load, flight, w);
-	/* No row of a straight chunk is converted, and rows lie elsewhere there than in the file.
-	 */
+	/* No row of a straight chunk is converted, and none lies there as in the file. */
 	bool may_convert = load->plan.has_conversion && !flight->straight;
 	if (!load->to_host && may_convert && flight->chunk.laid == 0)
 		convert_in_slot(load, flight);

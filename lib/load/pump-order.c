@@ -74,11 +74,10 @@ bool hoist__pump_has_chunk(struct hoist_load *load, unsigned disk)
 	own->straight = false;
 	if (staged && hoist__pump_next_rows(load, disk))
 		return true;
-	if (staged && load->job.staging == NULL) {
+	if (staged && load->staged_bytes == 0) {
 		load->needs_slots = true;
 		return false;
 	}
-	HOIST__ASSERT(!staged || load->staged_bytes != 0);
 	own->has_next = hoist__plan_next(plan, staged ? load->staged_bytes : own->image_bytes,
 					 cursor, &own->next);
 	HOIST__ASSERT(!own->has_next || own->next.n_parts <= load->n_parts);

@@ -22,8 +22,8 @@ static struct hoist__way go_cached(const struct hoist_load *load, const struct h
 
 /* A range of which nine tenths are in the page cache is copied from there, as memory is quicker
  * than a disk.  Other ranges are read directly, where the file system gains by that. */
-static struct hoist__way choose_way(struct hoist_load *load, struct hoist__load_disk *disk,
-				    const struct hoist__chunk *chunk, uint64_t offset)
+struct hoist__way hoist__pump_choose_way(struct hoist_load *load, struct hoist__load_disk *disk,
+					 const struct hoist__chunk *chunk, uint64_t offset)
 {
 	enum hoist_io io = load->options.io;
 	size_t bytes = chunk->need;
@@ -70,8 +70,9 @@ static struct hoist__request *fill_request(struct hoist_load *load, struct hoist
 	uint64_t offset = chunk->offset + part * chunk->part_stride;
 	HOIST__ASSERT(part < chunk->n_parts && chunk->need <= chunk->bytes);
 	struct hoist__load_disk *disk = &load->disks[flight->disk];
-	struct hoist__way way =
-		flight->slot == NULL ? disk->way : choose_way(load, disk, chunk, offset);
+	struct hoist__way way = flight->slot == NULL
+					? disk->way
+					: hoist__pump_choose_way(load, disk, chunk, offset);
 	*request = (struct hoist__request){
 		.file = file,
 		.offset = offset,
@@ -98,7 +99,7 @@ struct hoist__request *hoist__pump_fill_part(struct hoist_load *load, struct hoi
 	struct hoist__load_disk *disk = &load->disks[flight->disk];
 	const struct hoist__chunk *chunk = &flight->chunk;
 	struct hoist__request *request = fill_request(load, flight, part);
-	struct hoist__way way = choose_way(load, disk, chunk, request->offset);
+	struct hoist__way way = hoist__pump_choose_way(load, disk, chunk, request->offset);
 	bool last = at + bytes == chunk->need;
 	request->offset += at;
 	request->address += at;
@@ -117,7 +118,7 @@ static bool has_pages(struct hoist_load *load, unsigned index)
 	struct hoist__load_disk *disk = &load->disks[index];
 	size_t end = hoist__pump_end_of(load, &disk->next);
 	if (!disk->has_way)
-		disk->way = choose_way(load, disk, &disk->next, disk->next.offset);
+		disk->way = hoist__pump_choose_way(load, disk, &disk->next, disk->next.offset);
 	disk->has_way = true;
 	if (load->fresh == NULL || end <= disk->populated)
 		return true;

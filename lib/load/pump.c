@@ -79,10 +79,10 @@ static size_t slot_least(const struct hoist_load *load)
 	return (size_t)hoist__max_u64(slot, hoist__plan_least_bytes(&load->plan));
 }
 
-static int check_budget(const struct hoist_load *load)
+int hoist__pump_check_budget(const struct hoist_load *load)
 {
 	size_t limit = hoist__budget_limit(hoist__budget_of(load->job.budget));
-	if (2 * slot_least(load) <= limit)
+	if (!load->plan.has_staged || 2 * slot_least(load) <= limit)
 		return 0;
 	return hoist__fail(
 		-EDQUOT,
@@ -105,6 +105,13 @@ static unsigned wanted_slots(const struct hoist_load *load, size_t slot_bytes)
 	return (unsigned)hoist__min_u64(n_reads < 2 ? 2 : n_reads, most);
 }
 
+void hoist__pump_size_staging(const struct hoist_load *load, struct hoist__staging_options *ret)
+{
+	ret->slot_bytes_least = slot_least(load);
+	ret->slot_bytes = wanted_slot(load);
+	ret->n_slots = wanted_slots(load, ret->slot_bytes);
+}
+
 static int make_staging(struct hoist__job *job)
 {
 	struct hoist_load *load = hoist__load_of(job);
@@ -117,15 +124,12 @@ static int make_staging(struct hoist__job *job)
 	for (size_t t = 0; t < load->n_targets; t++)
 		if (!load->targets[t].to_host && load->targets[t].number == n_streams)
 			streams[n_streams++] = hoist__stream_dev_stream(load->targets[t].stream);
-	size_t slot_bytes = wanted_slot(load);
 	struct hoist__staging_options options = {
 		.streams = streams,
 		.n_streams = n_streams,
 		.pool = pool,
-		.slot_bytes_least = slot_least(load),
-		.slot_bytes = slot_bytes,
-		.n_slots = wanted_slots(load, slot_bytes),
 	};
+	hoist__pump_size_staging(load, &options);
 	hoist__job_size_staging(job, &options, HOIST__STAGING_SLOTS * HOIST__STAGING_SLOT_BYTES);
 	/* The pool outlives the load; the report wants this load's peak. */
 	hoist__pool_reset_peak(pool);
@@ -214,9 +218,8 @@ static int make_flights(struct hoist_load *load)
 	return 0;
 }
 
-/* A load whose rows are hot needs no slots, so long as all are: see load.h.  The first rows of each
- * disk decide how the load begins. */
-static bool begins_with_slots(struct hoist_load *load)
+/* The first rows of each disk decide how the load begins. */
+bool hoist__pump_begins_with_slots(struct hoist_load *load)
 {
 	bool straight = load->to_host && hoist__pump_may_go_straight(load);
 	for (unsigned d = 0; straight && d < load->disk_table.n; d++)
@@ -244,7 +247,7 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 		return 0;
 	if (load->disk_table.n == 0)
 		hoist__pump_find_disks(load);
-	int err = load->plan.has_staged ? check_budget(load) : 0;
+	int err = hoist__pump_check_budget(load);
 	size_t least = load->plan.has_staged ? 2 * slot_least(load) : 0;
 	if (err == 0 && load->source != NULL) {
 		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_BUDGET);
@@ -255,7 +258,7 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 		err = hoist__into_await(load->into, timeout_ns);
 	}
 	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_ALLOCATE);
-	if (err == 0 && load->job.staging == NULL && begins_with_slots(load))
+	if (err == 0 && load->job.staging == NULL && hoist__pump_begins_with_slots(load))
 		err = hoist__job_take_staging(job, least, timeout_ns);
 	if (err == 0 && load->flights == NULL && load->plan.n_extents > 0)
 		err = make_flights(load);

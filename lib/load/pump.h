@@ -21,6 +21,21 @@ static inline unsigned hoist__pump_disk_of(const struct hoist_load *load, size_t
 	return hoist__disk_of(&load->disk_table, load->checkpoint->files[file].file);
 }
 
+/* Returns: 0; -EDQUOT (not even two of the smallest slots are within the budget's limit). */
+int hoist__pump_check_budget(const struct hoist_load *load);
+
+/* Sets the sizes of slots, and their number, that suit the load.  Pre: the disks were found. */
+void hoist__pump_size_staging(const struct hoist_load *load, struct hoist__staging_options *ret);
+
+/* False: the load has nothing to stage, or its first rows are hot: a load whose rows are hot needs
+ * no slots, so long as all are (load.h).  Pre: the disks were found. */
+bool hoist__pump_begins_with_slots(struct hoist_load *load);
+
+/* Chooses how the bytes of a part of the disk's chunk are read, @offset being where the part begins
+ * in the file, and counts the reasons (load->routes). */
+struct hoist__way hoist__pump_choose_way(struct hoist_load *load, struct hoist__load_disk *disk,
+					 const struct hoist__chunk *chunk, uint64_t offset);
+
 /* Requests that all disks may have in the engine. */
 unsigned hoist__pump_depth(const struct hoist_load *load);
 

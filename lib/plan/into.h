@@ -79,12 +79,14 @@ int hoist__into_open(const struct hoist__into_target *targets, size_t n, struct 
 /* The places of a target, for the plan. */
 const struct hoist__plan_into *hoist__into_planned(const struct hoist__into *into, size_t target);
 
-/* Puts the load behind the work that is queued on the buffers' streams.  The plan, which is made,
- * outlives @into.
- * Returns: 0; -EINVAL (buffers overlap); -ENOTSUP (a stream captures a graph); -ENOMEM,
- *   -EREMOTEIO. */
-int hoist__into_begin(struct hoist__into *into, const hoist_checkpoint *checkpoint,
+/* Finds the tensor of each buffer in the plan, which is made, and outlives @into.  Takes NULL.
+ * Returns: 0; -EINVAL (buffers overlap); -ENOMEM. */
+int hoist__into_match(struct hoist__into *into, const hoist_checkpoint *checkpoint,
 		      const struct hoist__plan *plan);
+
+/* Puts the load behind the work that is queued on the buffers' streams.  Takes NULL.
+ * Returns: 0; -ENOTSUP (a stream captures a graph); -ENOMEM, -EREMOTEIO. */
+int hoist__into_begin(struct hoist__into *into);
 
 /* Waits for that work, a little while.  Returns: 0, the load may begin; 1: to be called again; what
  * failed. */

@@ -20,13 +20,14 @@ from .doctor import Finding, doctor
 from .errors import Error
 from .load import Load, load, load_all
 from .options import Budget, Target
+from .plan import Plan, plan
 from .save import Save, save
 from .slices import Slice
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Slice",
-           "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load",
-           "load_all", "open", "save"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
+           "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack",
+           "load", "load_all", "open", "plan", "save"]
 
 
 def from_dlpack(array, *, copy=None):

@@ -18,13 +18,15 @@ from .load import load as load
 from .load import load_all as load_all
 from .options import Budget as Budget
 from .options import Target as Target
+from .plan import Plan as Plan
+from .plan import plan as plan
 from .save import Save as Save
 from .save import save as save
 from .slices import Slice as Slice
 
 __version__: str
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Save", "Slice",
-           "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack", "load",
-           "load_all", "open", "save"]
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
+           "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack",
+           "load", "load_all", "open", "plan", "save"]
 
 def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...

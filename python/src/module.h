@@ -24,6 +24,7 @@
  *   options.c     the options of a load (options.h)
  *   cache.c       Image, and the cache's functions
  *   doctor.c      what hoist.doctor() asks
+ *   forecast.c    what hoist.plan() asks
  *   save.c        Save
  *
  * Each object holds one reference to the object of libhoist that it stands for, and drops the
@@ -160,6 +161,7 @@ int hoist_py_add_job_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
 int hoist_py_add_cache(PyObject *module);
 int hoist_py_add_doctor(PyObject *module);
+int hoist_py_add_forecast(PyObject *module);
 
 /* (name, dtype, shape, nbytes, file, offset, strides or None), of @type, which is tuple or inherits
  * from it. */

@@ -304,7 +304,7 @@ static const struct sweep_scenario *const scenarios[] = {
 	sweep_caches,	  sweep_lib_device,	sweep_lib_memory, sweep_lib_transfer,
 	sweep_lib_buffer, sweep_lib_element,	sweep_lib_copy,	  sweep_lib_dlpack,
 	sweep_lib_ipc,	  sweep_lib_checkpoint, sweep_lib_plan,	  sweep_lib_save,
-	sweep_lib_doctor, sweep_groups,
+	sweep_lib_doctor, sweep_lib_forecast,	sweep_groups,
 };
 
 static void sweep_all(void)

@@ -184,6 +184,7 @@ extern const struct sweep_scenario sweep_lib_device[];
 extern const struct sweep_scenario sweep_lib_dlpack[];
 extern const struct sweep_scenario sweep_lib_doctor[];
 extern const struct sweep_scenario sweep_lib_element[];
+extern const struct sweep_scenario sweep_lib_forecast[];
 extern const struct sweep_scenario sweep_lib_ipc[];
 extern const struct sweep_scenario sweep_lib_memory[];
 extern const struct sweep_scenario sweep_lib_plan[];

@@ -52,7 +52,7 @@ for verb in $verbs; do
 		status=1
 	fi
 done
-for verb in doctor devices ls load cat digest cp cache bench; do
+for verb in doctor devices ls load explain cat digest cp cache bench; do
 	case " $(echo $verbs) " in
 	*" $verb "*) ;;
 	*)

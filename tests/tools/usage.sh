@@ -63,13 +63,13 @@ run 0 --version
 grep -Eqx 'hoist [0-9]+\.[0-9]+\.[0-9]+' "$out" || fail "--version: $(cat "$out")"
 run 0 -V
 run 0 --help
-for command in doctor devices ls load cat digest bench emulate; do
+for command in doctor devices ls load explain cat digest bench emulate; do
 	grep -q "^  $command " "$out" || fail "--help does not list $command"
 done
 cp "$out" "$work/help"
 run 0 help
 cmp -s "$out" "$work/help" || fail "help and --help differ"
-for command in doctor devices ls load cat digest bench emulate; do
+for command in doctor devices ls load explain cat digest bench emulate; do
 	run 0 $command --help
 	grep -q "^usage: hoist $command" "$out" || fail "$command --help has no usage line"
 	[ ! -s "$err" ] || fail "$command --help wrote to stderr"

@@ -133,7 +133,7 @@ static void check_taken(const struct taking *taking, hoist_load *load)
 }
 
 void stream_once(hoist_checkpoint *checkpoint, const struct trial *trial,
-		 const struct load_files *files, hoist_load *load)
+		 const struct load_files *files, const hoist_forecast *forecast, hoist_load *load)
 {
 	struct taking taking = {.checkpoint = checkpoint, .trial = trial, .files = files};
 	bool leave = chance(6);
@@ -142,6 +142,8 @@ void stream_once(hoist_checkpoint *checkpoint, const struct trial *trial,
 	CHECK(all || leave);
 	if (all)
 		check_taken(&taking, load);
+	if (all)
+		forecast_end(trial, forecast, load);
 	bool first = chance(2);
 	if (first)
 		hoist_load_destroy(load);

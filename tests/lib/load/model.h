@@ -21,7 +21,7 @@ struct trial {
 	const char *order[MOST_ORDER];
 	char globs[MOST_ORDER][4];
 	size_t tier[RANDOM_MOST_TENSORS]; /* the first entry of the order that names the tensor */
-	hoist_stream *stream; /* on which streamed buffers of target 0 are dropped */
+	hoist_stream *stream;		  /* on which streamed buffers of target 0 are dropped */
 };
 
 void show(const struct trial *trial, const char *name, const char *what);
@@ -31,6 +31,13 @@ void compare(const struct trial *trial, const struct load_choice *choice, size_t
 	     const hoist_tensor_info *info, const struct load_files *files, hoist_buffer *buffer);
 void compare_digest(hoist_load *load, size_t i, const hoist_tensor_info *info,
 		    const struct load_files *files);
+
+/* Forecasts the load.  Questions about the page cache get their answers from a pattern from now on,
+ * or from the kernel. */
+void forecast_begin(hoist_checkpoint *checkpoint, const struct trial *trial, hoist_forecast *ret);
+
+/* The load has succeeded, and has done what the forecast says. */
+void forecast_end(const struct trial *trial, const hoist_forecast *forecast, hoist_load *load);
 
 /* The replicas of a load without targets have what the first target has. */
 static inline const struct load_choice *choice_of(const struct trial *trial, size_t target)
@@ -45,6 +52,6 @@ static inline size_t n_targets_of(const struct trial *trial)
 
 /* Takes the tensors of a streaming load, and ends the load. */
 void stream_once(hoist_checkpoint *checkpoint, const struct trial *trial,
-		 const struct load_files *files, hoist_load *load);
+		 const struct load_files *files, const hoist_forecast *forecast, hoist_load *load);
 
 #endif
