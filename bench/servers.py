@@ -69,7 +69,7 @@ def vllm_loaders(folder):
            "vLLM, eager": {"safetensors_load_strategy": "eager"},
            "fastsafetensors": {"make": Fast}}
     own.update({f"hoist, {way}": {"load_format": "hoist", "model_loader_extra_config": {"way": way}}
-                for way in ("stream", "slices")})
+                for way in ("stream", "slices", "map")})
     return {name: (lambda options=options: call(**options)) for name, options in own.items()}
 
 

@@ -255,7 +255,7 @@ class Loader(Base):
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
         for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, budget, io"),
-                                ({"way": "fast"}, "way is one of stream, slices, cache"),
+                                ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": 0}, "window"), ({"io": "map"}, "io is auto"),
                                 ({"way": "slices", "verify": True}, "verify needs whole"),
                                 ({"num_threads": 8}, "no setting num_threads"), (True, "a dict, not True"),

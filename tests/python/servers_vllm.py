@@ -165,7 +165,7 @@ class Loader(Folder):
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
         for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, budget, io"),
-                                ({"way": "fast"}, "way is one of stream, slices, cache"),
+                                ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": "much"}, "much"), ({"window": 0}, "window"),
                                 ({"io": "quick"}, "io is one of"), ({"io": "map"}, "io is auto"),
                                 ({"way": "slices", "verify": True}, "verify needs whole"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names and tensors of a checkpoint's files in the three ways that servers take them."""
+"""Names and tensors of a checkpoint's files in the four ways that servers take them."""
 
 import threading
 import time
@@ -9,11 +9,14 @@ from ..checkpoint import Checkpoint
 from ..errors import WindowError
 from ..lazy import Source
 from ..load import load
+from ..plan import plan
 from ..torch import tensor
 
 # A smaller tensor is not worth a load of its own: all of a file come by one load.
 _LAZY_FROM = 64 << 10
 _WINDOW = 1 << 30
+# A file of which the page cache lacks a larger part is read, not mapped.
+_COLD_PART = 16
 _counting = threading.Lock()  # any thread may use a Lazy
 
 
@@ -21,12 +24,14 @@ class Facts(dict):
     """What a load has read so far."""
 
     def __init__(self, way):
-        super().__init__(way=way, file_bytes=0, read_bytes=0, n_tensors=0, n_loads=0, seconds=0.0)
+        super().__init__(way=way, file_bytes=0, read_bytes=0, mapped_bytes=0, n_tensors=0, n_loads=0,
+                         seconds=0.0)
 
     def add(self, report):
         """Counts a load by its report."""
-        self.add_part(report["direct_bytes"] + report["cached_bytes"] + report["mapped_bytes"],
-                      report["ns"] / 1e9)
+        self.add_part(report["direct_bytes"] + report["cached_bytes"], report["ns"] / 1e9)
+        with _counting:
+            self["mapped_bytes"] += report["mapped_bytes"]
 
     def add_part(self, n_bytes, seconds=0.0):
         """Counts a load, which may have ended early."""
@@ -37,9 +42,10 @@ class Facts(dict):
 
     def line(self):
         """A line for a log."""
-        return (f"hoist has read {self['read_bytes'] / 1e9:.3f} of {self['file_bytes'] / 1e9:.3f} GB, "
-                f"{self['n_tensors']} tensors, by {self['way']}: {self['n_loads']} loads, "
-                f"{self['seconds']:.2f} s")
+        mapped = f" and mapped {self['mapped_bytes'] / 1e9:.3f}" if self["mapped_bytes"] else ""
+        return (f"hoist has read {self['read_bytes'] / 1e9:.3f}{mapped} of "
+                f"{self['file_bytes'] / 1e9:.3f} GB, {self['n_tensors']} tensors, by {self['way']}: "
+                f"{self['n_loads']} loads, {self['seconds']:.2f} s")
 
 
 def _streamed(checkpoint, names, settings, facts):
@@ -70,6 +76,21 @@ def _sliced(checkpoint, names, settings, facts):
     small = source.tensors([name for name in names if lazies.get(name) is None])
     for name in names:
         yield name, small.pop(name) if name in small else lazies.pop(name)
+
+
+def _mapped(checkpoint, names, settings, facts):
+    """Tensors over the page cache's own pages, private where they are written to; what the page cache
+    lacks is read first."""
+    source = Source(checkpoint, facts.add, io="adaptive", **settings.load)
+    found = source.tensors(names)
+    for name in names:
+        yield name, found.pop(name)
+
+
+def _is_hot(checkpoint, names):
+    """Whether the page cache has nearly all of the tensors."""
+    forecast = plan(checkpoint, tensors=names, io="adaptive")
+    return (forecast.bytes - forecast.mapped_bytes) * _COLD_PART <= forecast.bytes
 
 
 def _cached(path, is_wanted, settings, facts):
@@ -110,6 +131,10 @@ def read(files, is_wanted, settings, facts):
         names = [name for name in checkpoint if is_wanted(name)]
         facts["file_bytes"] += checkpoint.nbytes
         facts["n_tensors"] += len(names)
-        if names:
+        if not names:
+            continue
+        if facts["way"] == "map" or settings.may_map and _is_hot(checkpoint, names):
+            way = _mapped
+        else:
             way = _sliced if facts["way"] == "slices" else _streamed
-            yield from way(checkpoint, names, settings, facts)
+        yield from way(checkpoint, names, settings, facts)

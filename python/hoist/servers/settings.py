@@ -4,7 +4,7 @@
 from ..options import Options
 from ..sizes import size
 
-_WAYS = ("stream", "slices", "cache")
+_WAYS = ("stream", "slices", "map", "cache")
 _LOADS = ("budget", "io", "engine", "drop_cache", "verify", "depth", "chunk_bytes")
 
 
@@ -37,7 +37,7 @@ class Settings:
                 raise ValueError("a window has 1 byte or more")
             self.load = {name: given[name] for name in _LOADS if given.get(name) is not None}
             if self.load.get("io") in ("map", "adaptive"):
-                raise ValueError("io is auto, direct or cached here; the way cache maps")
+                raise ValueError("io is auto, direct or cached here; the way map maps")
             if self.load.get("verify") and self.way in ("slices", "cache"):
                 raise ValueError("verify needs whole tensors, which the way stream reads")
             Options(**self.load)
@@ -50,10 +50,17 @@ class Settings:
             if not isinstance(given.get(name), (kind, type(None))):
                 raise ValueError(f"{name} is {'true or false' if kind is bool else 'a number'}, not "
                                  f"{given[name]!r}")
-        if self.window is not None and self.way in ("slices", "cache"):
+        if self.window is not None and self.way not in (None, "stream"):
             raise ValueError(f"a window belongs to the way stream, not to {self.way}")
-        if given.get("drop_cache") and self.way == "cache":
-            raise ValueError("drop_cache does not go with the way cache, which keeps what it reads")
+        if given.get("drop_cache") and self.way in ("map", "cache"):
+            raise ValueError(f"drop_cache does not go with the way {self.way}, which keeps what it reads")
+        if given.get("io") is not None and self.way == "map":
+            raise ValueError("io does not go with the way map, which maps what the page cache has")
+
+    @property
+    def may_map(self):
+        """Whether files that the page cache has may be mapped, as no setting asks for another way."""
+        return self.way is None and self.window is None and not self.load.keys() - {"budget", "engine"}
 
     def way_of(self, n_ranks):
         """The way for one of `n_ranks` processes that share a model."""

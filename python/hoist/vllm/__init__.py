@@ -35,9 +35,10 @@ def report():
     -------
     dict
         "file_bytes": bytes of the tensors in the files that vLLM named; "read_bytes": those of them
-        that this process has read, through whichever way, so far; "n_tensors"; "n_loads": loads of
-        hoist's; "seconds", the time in hoist; "way": "stream", "slices" or "cache".  Empty: there was
-        no load.
+        that this process has read so far; "mapped_bytes": those that it has mapped, as the page cache
+        had them; "n_tensors"; "n_loads": loads of hoist's; "seconds", the time in hoist; "way":
+        "stream", "slices", "map" or "cache", by which files are loaded that are not mapped.  Empty:
+        there was no load.
     """
     from . import loader
     return loader.newest()
