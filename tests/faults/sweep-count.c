@@ -104,21 +104,29 @@ static void count_driver(const char *api, struct sweep_counts *ret)
 				      c.pageable_copies + c.broken_captures + c.bad_calls);
 }
 
-/* glibc keeps the stack of the thread that ended last, whatever its settings are: settle_stacks()
- * makes this thread one of nothing(). */
-static void *nothing(void *unused)
+/* glibc keeps the stacks of the threads that ended last, 40 MiB at most, whatever its settings are.
+ * settle_stacks() fills that with stacks of its own threads, which are there at the same time: each
+ * count finds as many. */
+#define N_STACKS 4
+
+static void *meet(void *all_there)
 {
-	return unused;
+	(void)pthread_barrier_wait(all_there);
+	return NULL;
 }
 
 static void settle_stacks(void)
 {
-	pthread_t threads[2];
-	for (int i = 0; i < 2; i++)
-		if (pthread_create(&threads[i], NULL, nothing, NULL) != 0)
+	pthread_t threads[N_STACKS];
+	pthread_barrier_t all_there;
+	if (pthread_barrier_init(&all_there, NULL, N_STACKS) != 0)
+		sweep_die("no barrier to count with");
+	for (int i = 0; i < N_STACKS; i++)
+		if (pthread_create(&threads[i], NULL, meet, &all_there) != 0)
 			sweep_die("no thread to count with");
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < N_STACKS; i++)
 		(void)pthread_join(threads[i], NULL);
+	(void)pthread_barrier_destroy(&all_there);
 }
 
 /* 1: a holder that could not start; 127: a program that could not. */
