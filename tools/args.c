@@ -43,9 +43,9 @@ static const struct {
 	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
 	{OPTION_LOAD, "replica", "DEV",
 	 "another device that gets the same tensors; may be repeated"},
-	{OPTION_LOAD, "group", "shm:NAME", "one rank of the load that this group does together"},
-	{OPTION_LOAD, "rank", "R/N", "--group: this is rank R (from 0) of N"},
-	{OPTION_LOAD, "group-timeout", "S", "--group: seconds to wait for a rank (30)"},
+	{OPTION_AGAIN, "group", "shm:NAME", "one rank of the load that this group does together"},
+	{OPTION_AGAIN, "rank", "R/N", "--group: this is rank R (from 0) of N"},
+	{OPTION_AGAIN, "group-timeout", "S", "--group: seconds to wait for a rank (30)"},
 	{OPTION_LOAD, "target", "TARGET",
 	 "DEV or DEV:SLICE,...: one of several destinations; may be repeated"},
 	{OPTION_LOAD, "stream", NULL, "take tensors one by one while others load, and drop each"},
@@ -56,7 +56,7 @@ static const struct {
 	{OPTION_LOAD, "chunk", "BYTES", "size of one read"},
 	{OPTION_LOAD, "depth", "N", "reads in flight on each disk"},
 	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
-	{OPTION_LOAD, "into", NULL, "then load once more, into the same memory"},
+	{OPTION_AGAIN, "into", NULL, "then load once more, into the same memory"},
 	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
 	{OPTION_EMULATE, "devices", "DEVICES",
 	 "as cuda:2 or cuda:1,hip:1; default: $HOIST_EMULATE, else cuda:1"},
@@ -339,6 +339,7 @@ static int take_option(struct args *args, size_t row, char *value)
 	case OPTION_PAGES:
 		return take_pages(args, value);
 	case OPTION_LOAD:
+	case OPTION_AGAIN:
 		return take_load(args, options[row].name, value);
 	case OPTION_EMULATE:
 		return take_emulate(args, options[row].name, value);

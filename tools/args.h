@@ -47,11 +47,13 @@
 #define OPTION_NO_REPLACE (1u << 18)
 #define OPTION_IO_FILES (1u << 19) /* --io for commands that map nothing */
 
-#define OPTION_LOAD (1u << 22)	  /* the options of args-load.h */
-#define OPTION_EMULATE (1u << 29) /* those of args-emulate.h; its operands are a command's words   \
-				   */
+#define OPTION_LOAD (1u << 22) /* the options of args-load.h */
+#define OPTION_EMULATE                                                                             \
+	(1u << 29) /* those of args-emulate.h; its operands are a command's words                  \
+		    */
 
 #define OPTION_RUN (1u << 30)
+#define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, and a second load */
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)

@@ -111,10 +111,6 @@ int cmd_explain(const struct args *args)
 {
 	hoist_forecast f;
 	int status = load_check(args);
-	if (status == STATUS_OK && (args->load.group != NULL || args->load.into))
-		return args_refuse(args,
-				   "a load alone, into fresh memory, is explained: leave out --",
-				   args->load.group != NULL ? "group" : "into", "");
 	if (status == STATUS_OK)
 		status = forecast(args, &f);
 	if (status != STATUS_OK)

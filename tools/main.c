@@ -36,7 +36,8 @@ static const struct command commands[] = {
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
 	 "which way each byte went, and why.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_AGAIN | OPTION_CACHE |
+		 OPTION_VERIFY | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",
 	 "Says what `hoist load` with these options would do, from the same code, without reading "
