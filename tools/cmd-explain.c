@@ -42,11 +42,11 @@ static void print_plan(const hoist_forecast *f)
 		     format_bytes(f->direct_bytes, &a), format_bytes(f->cached_bytes, &b),
 		     format_bytes(f->mapped_bytes, &c));
 	print_escaped(stdout, f->io_reason);
-	(void)printf("\nreads     %s", format_count(f->n_reads, &a));
+	(void)printf("\nrequests  %s", format_count(f->n_reads, &a));
 	if (f->residency)
 		(void)printf("; %s of %s in the page cache now",
 			     format_bytes(f->resident_bytes, &b), format_bytes(all, &c));
-	(void)printf("\nway       %s straight to their place, %s through slots\n",
+	(void)printf("\ncopies    %s straight to their place, %s through slots\n",
 		     format_bytes(f->straight_bytes, &a), format_bytes(f->staged_bytes, &b));
 	if (f->converted_bytes > 0)
 		(void)printf("convert   %s\n", format_bytes(f->converted_bytes, &a));

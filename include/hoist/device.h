@@ -108,7 +108,8 @@ typedef struct hoist_device_statistics {
 	size_t size;           /* in: sizeof(hoist_device_statistics) */
 	uint64_t free_memory;  /* bytes, as all below; as hoist_device_memory() */
 	uint64_t total_memory;
-	uint64_t memory_limit; /* hoist_device_options.memory_limit; the CPU has none: UINT64_MAX */
+	uint64_t memory_limit; /* hoist_device_options.memory_limit; before hoist has taken memory of
+				* the device, the limit if it took some now; the CPU has none: UINT64_MAX */
 	uint64_t limited;      /* taken now by all resources that count towards the limit */
 	uint64_t limited_peak; /* the most of that so far */
 	uint64_t used;         /* in live buffers: of `limited`; on the CPU: of host memory */

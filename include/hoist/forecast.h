@@ -61,7 +61,8 @@ typedef struct hoist_forecast {
 	uint64_t straight_bytes; /* of `bytes`: read straight to their place in host memory, */
 	uint64_t staged_bytes;   /* and through slots, from which they are copied to devices, or
 				  * moved to their place; the rest is mapped */
-	uint64_t converted_bytes; /* of tensors that are converted, as in the files, for each target */
+	uint64_t converted_bytes; /* of tensors that are converted, as in the files; once for targets
+				   * that ask for the same */
 	size_t slot_bytes;       /* of one slot; 0: the load needs none */
 	size_t n_slots;          /* slot_bytes * n_slots of the budget are used at most */
 	size_t budget_bytes;     /* the budget's limit */

@@ -183,7 +183,7 @@ static uint64_t destination_bytes(const struct hoist_load *load, const struct ho
 }
 
 /* The memory that the device has free, with what hoist keeps for the next buffers.  Returns: 0; as
- * hoist_device_memory(). */
+ * hoist_device_get_statistics(). */
 static int free_bytes(const struct hoist__target *target, uint64_t *ret)
 {
 	hoist_device_statistics has = {.size = sizeof has, .memory_limit = UINT64_MAX};
@@ -200,7 +200,7 @@ static int free_bytes(const struct hoist__target *target, uint64_t *ret)
 	return 0;
 }
 
-/* Returns: 0; as hoist_device_memory(). */
+/* Returns: 0; as hoist_device_get_statistics(). */
 static int look_at_target(struct forecast *f, size_t t)
 {
 	const struct hoist__target *target = &f->load->targets[t];
@@ -225,14 +225,18 @@ static void describe(struct forecast *f)
 {
 	const struct hoist__routes *routes = &f->load->routes;
 	const char *rule = f->load->maps ? "mapped, as asked" : hoist__load_io_rule(f->load);
-	const char *but = f->load->maps || f->load->plan.n_extents == 0 ? ""
-			  : routes->no_direct > 0			? "; not direct: "
-			  : f->slow_direct ? "; not direct: this file system is faster through the "
-					     "page cache"
-			  : routes->unknown > 0
-				  ? "; direct because the kernel does not say what is cached"
-				  : "";
-	const char *note = routes->no_direct > 0 && routes->note != NULL ? routes->note : "";
+	const char *but = "";
+	const char *note = "";
+	if (f->load->maps || f->load->plan.n_extents == 0) {
+		but = ""; /* nothing is read */
+	} else if (routes->no_direct > 0) {
+		but = "; not direct: ";
+		note = routes->note != NULL ? routes->note : "a file refuses direct reads";
+	} else if (f->slow_direct) {
+		but = "; not direct: this file system is faster through the page cache";
+	} else if (routes->unknown > 0) {
+		but = "; direct because the kernel does not say what is cached";
+	}
 	(void)snprintf(f->is.io_reason, sizeof f->is.io_reason, "%s%s%s", rule, but, note);
 }
 

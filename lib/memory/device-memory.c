@@ -111,18 +111,23 @@ int hoist_memory_of_device(hoist_device *device, int kind, hoist_memory **ret)
 	return err;
 }
 
-/* The limit is 99 % of the free memory, unless the first opening set one.  Asking the driver makes
- * the device's context, so the budget is made only when memory is first taken. */
+/* The limit is 99 % of the free memory, unless the first opening set one. */
+static uint64_t budget_bytes(const hoist_device *device, uint64_t free_memory)
+{
+	return device->memory_limit != 0 ? device->memory_limit
+					 : hoist__max_u64(free_memory / 100 * 99, 1);
+}
+
+/* Asking the driver makes the device's context, so the budget is made only when memory is first
+ * taken. */
 static int make_budget(hoist_device *device, struct hoist__budget **ret)
 {
-	uint64_t bytes = device->memory_limit;
-	if (bytes == 0) {
-		uint64_t total;
-		int err = hoist__dev_mem_info(device->dev, &bytes, &total);
-		if (err < 0)
-			return err;
-		bytes = hoist__max_u64(bytes / 100 * 99, 1);
-	}
+	uint64_t bytes = 0;
+	uint64_t total;
+	int err = device->memory_limit == 0 ? hoist__dev_mem_info(device->dev, &bytes, &total) : 0;
+	if (err < 0)
+		return err;
+	bytes = budget_bytes(device, bytes);
 	hoist__log(alloc, "%s: device memory is limited to %s", device->spec,
 		   hoist__figure(bytes).text);
 	return hoist__budget_create(bytes, ret);
@@ -145,6 +150,20 @@ int hoist__device_budget(hoist_device *device, struct hoist__budget **ret)
 	return 0;
 }
 
+/* The limit that the budget has, or would get if memory were taken now.  Nothing is made: whoever
+ * looks at the statistics must not decide the limit. */
+static void look_at_budget(hoist_device *device, hoist_device_statistics *ret)
+{
+	struct hoist__budget *budget = atomic_load(&device->xbudget);
+	if (budget == NULL) {
+		ret->memory_limit = budget_bytes(device, ret->free_memory);
+		return;
+	}
+	ret->memory_limit = hoist__budget_limit(budget);
+	ret->limited = hoist__budget_used(budget);
+	ret->limited_peak = hoist__budget_peak(budget);
+}
+
 /* Adds the bytes of one of the device's own resources; nothing if the resource was not made yet. */
 static int add_statistics(hoist_device *device, enum hoist__device_memory use,
 			  hoist_memory_statistics *sum)
@@ -162,12 +181,9 @@ int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *s
 	hoist_memory_statistics buffers = {0};
 	hoist_memory_statistics pinned = {0};
 	hoist_device_statistics known = {.size = sizeof known, .memory_limit = UINT64_MAX};
-	struct hoist__budget *budget = NULL;
 	if (device == NULL)
 		return hoist__fail(-EINVAL, "the device to ask for its statistics is NULL");
 	int err = hoist__dev_mem_info(device->dev, &known.free_memory, &known.total_memory);
-	if (err == 0 && !hoist__device_is_cpu(device))
-		err = hoist__device_budget(device, &budget);
 	if (err == 0)
 		err = add_statistics(device, HOIST__BUFFERS, &buffers);
 	if (err == 0)
@@ -177,11 +193,8 @@ int hoist_device_get_statistics(hoist_device *device, hoist_device_statistics *s
 		err = add_statistics(device, HOIST__STAGING, &pinned);
 	if (err < 0)
 		return err;
-	if (budget != NULL) {
-		known.memory_limit = hoist__budget_limit(budget);
-		known.limited = hoist__budget_used(budget);
-		known.limited_peak = hoist__budget_peak(budget);
-	}
+	if (!hoist__device_is_cpu(device))
+		look_at_budget(device, &known);
 	known.used = buffers.allocated_bytes;
 	known.cached = buffers.reserved_bytes - buffers.allocated_bytes;
 	known.pinned = pinned.reserved_bytes;

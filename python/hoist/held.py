@@ -7,6 +7,7 @@ then a record ends too early, and its tensor is read once more.
 """
 
 import bisect
+import os
 import threading
 
 
@@ -69,7 +70,13 @@ class Held:
             self._begins = sorted(self._records)
 
 
+    def renew(self):
+        """Ends all records, in a child of fork: another thread may have held the lock, and been at work."""
+        self.__init__()
+
+
 HELD = Held()
+os.register_at_fork(after_in_child=HELD.renew)
 
 
 def forget(buffers):

@@ -89,6 +89,7 @@ class Load(_hoist.Load):
         given = dict(options.given)
         if options.streams:
             given["flags"] |= _hoist.LOAD_STREAM
+        options.begin()
         self = super().__new__(cls, checkpoint, window_bytes=0 if window is None else size(window),
                                **given)
         self._options = options
@@ -473,6 +474,7 @@ def _load_driven(checkpoint, options, progress, take):
     given = dict(options.given)
     given["flags"] |= _hoist.LOAD_CALLER_DRIVEN
     bar = _Progress(progress)
+    options.begin()
     try:
         running = _hoist.Load(checkpoint, **given)
         try:

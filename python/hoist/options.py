@@ -118,7 +118,7 @@ def as_buffer(array):
         package = sys.modules.get(name)
         if package is not None and isinstance(array, getattr(package, kind, ())):
             module = sys.modules.get(f"{__package__}.{name}")
-            if module is None:
+            if not hasattr(module, "as_buffer"):  # None, or another thread imports the module now
                 module = importlib.import_module("." + name, __package__)
             return module.as_buffer(array)
     if not hasattr(array, "__dlpack__"):
@@ -234,8 +234,6 @@ class Options:
             destinations = [target[5] for target in self.given["targets"]]
         self.into = [list(dict(into or ())) for into in destinations]
         self.in_place = any(self.into)
-        for into in destinations:
-            held.forget(buffer for _, buffer in into or ())
         self.given.update(
             budget=budget_of(budget), io=io_of(io), engine=engine_of(engine),
             map=choose(_MAPS, map, "map"), order=_list_of(order), depth=depth,
@@ -246,7 +244,13 @@ class Options:
                 raise TypeError(f"loads have no option {name!r}")
             if value:
                 self.given["flags"] |= _FLAGS[name]
+        self._destinations = destinations
         self.streams = not self.in_place
+
+    def begin(self):
+        """A load begins, and writes to what it loads into."""
+        for into in self._destinations:
+            held.forget(buffer for _, buffer in into or ())
 
     @property
     def has_digests(self):

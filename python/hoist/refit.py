@@ -6,11 +6,11 @@ import weakref
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn.modules.batchnorm import _NormBase
 
 from .held import HELD
 
 _MARK = "_hoist_mark"
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _Mark:
@@ -43,9 +43,16 @@ def content(checkpoint, name):
 
 
 def uncounted(module):
-    """The ids of tensors that torch writes to without counting: statistics of normalising layers."""
-    layers = module.modules() if isinstance(module, torch.nn.Module) else ()
-    return {id(value) for layer in layers if isinstance(layer, _NormBase) for value in layer.buffers(False)}
+    """The names of tensors that torch may write to without counting: running statistics.
+
+    Of a module: all its buffers of one axis or none, as a module of any kind may normalise.  Of a dict:
+    those with the names that torch's layers use.
+    """
+    if not isinstance(module, torch.nn.Module):
+        return {name for name in module if name.rpartition(".")[2] in _STATISTICS}
+    return {f"{prefix}.{name}" if prefix else name
+            for prefix, layer in module.named_modules(remove_duplicate=False)
+            for name, value in layer.named_buffers(recurse=False) if value.ndim < 2}
 
 
 def is_marked(value):
@@ -91,6 +98,18 @@ def _end(value):
     n = value.numel() if value.is_contiguous() else \
         1 + sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride()))
     return value.data_ptr() + n * value.element_size()
+
+
+def overlapping(places):
+    """The names of {name: tensors at one place} whose addresses lie between another's."""
+    ret, end, last = set(), 0, None
+    for begin, stop, name in sorted((values[0].data_ptr(), _end(values[0]), name)
+                                    for name, values in places.items() if values[0].numel() > 0):
+        if begin < end:
+            ret.update((name, last))
+        if stop > end:
+            end, last = stop, name
+    return ret
 
 
 def note(filled):

@@ -188,7 +188,7 @@ def _filled(source, tensors, options):
     for name, value in tensors.items():
         devices.setdefault(value.device, {})[name] = value
     if not devices:
-        Options(**{name: value for name, value in options.items() if name != "progress"})
+        Options(targets=[Target()], **{name: value for name, value in options.items() if name != "progress"})
         return None
     with load(source, targets=[Target(into=into) for into in devices.values()], **options) as running:
         running.wait()
@@ -245,13 +245,14 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     - the tensor has another storage, shape, stride or dtype, as after `Module.to()`;
     - a later load in place of hoist's wrote to the memory, by any object, or has begun to and failed;
     - nobody can know: the checkpoint holds no digest of the tensor, torch counts no writes to it
-      (`Tensor.is_inference()`), or it is a running statistic of a module's batch norm.  Such a tensor is
-      read at each call.
+      (`Tensor.is_inference()`), it lies between the addresses of another, or it may be a running statistic:
+      a module's buffer of one axis or none, or of a dict, what is called running_mean, running_var or
+      num_batches_tracked.  Such a tensor is read at each call.
 
     Some writes nobody sees: through `Tensor.data`, methods of a storage, NumPy's arrays and other
-    packages' views of the memory; by torch.distributed's collectives, by replays of CUDA graphs and
-    kernels that torch did not start, by other processes; by batch norm in training, to the statistics in
-    a dict; and memory that loses its content behind torch's back, as in an engine's sleep mode or by
+    packages' views of the memory, hoist's own Buffers among them; by torch.distributed's collectives, by replays of CUDA graphs and
+    kernels that torch did not start, by other processes; by batch norm in training, to statistics with
+    other names in a dict; and memory that loses its content behind torch's back, as in an engine's sleep mode or by
     `resize_(0)` of a storage.  After any of these, and whenever in doubt, load without `changed_only`,
     which reads all.
 
@@ -272,7 +273,7 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
             return load_into(module, checkpoint, strict=strict, changed_only=changed_only, **options)
     tensors, missing, unexpected = _named(module, source, strict)
     places = _places(tensors)
-    uncounted = refit.uncounted(module) if changed_only else set()
+    uncounted = {id(tensors[name]) for name in refit.uncounted(module) if name in tensors} if changed_only else set()
     contents = {name: refit.content(source, name) for name, values in places.items()
                 if (changed_only or any(map(refit.is_marked, values))) and
                 uncounted.isdisjoint(map(id, values))}
@@ -282,7 +283,9 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     if changed_only and places and all(source.digest(name) is None for name in places):
         raise FormatError(f"{source.path} holds no digests, by which changed_only knows tensors: save with "
                           "digest=True, or make a copy with `hoist cp --digest`")
-    kept = {name: None for name in contents if changed_only and refit.holds(places[name], contents[name])}
+    beside = refit.overlapping(places) if changed_only else set()
+    kept = {name: None for name in contents
+            if changed_only and name not in beside and refit.holds(places[name], contents[name])}
     rest = {name: values[0] for name, values in places.items() if name not in kept}
     report = _filled(source, rest, options)
     refit.note((places[name], contents[name]) for name in rest if name in contents)

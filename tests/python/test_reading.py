@@ -50,6 +50,8 @@ class Ways(files.WithModel):
             found, facts = self.given(settings, wanted)
             if facts["mapped_bytes"] > 0 or not maps:
                 return found, facts
+        if hoist.plan(self.path).resident_bytes >= sum(map(len, self.bytes.values())):
+            self.fail(f"{settings}: the page cache has the file, and nothing was mapped")
         self.skipTest("the kernel does not keep the file in the page cache, or does not say so")
 
     def test_hot_files_are_mapped_unless_a_setting_says_otherwise(self):

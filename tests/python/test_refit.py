@@ -31,7 +31,7 @@ def fresh(seed, dtype=None):
     ret = {name: torch.randn(shape, generator=make)
            for name, shape in (("a", (6, 6)), ("b", (6, 6)), ("c", (300, 70)), ("e", (0, 3)))}
     ret["c"] = ret["c"].to(torch.bfloat16)
-    ret["i"] = torch.randint(0, 1000, (10,), generator=make)
+    ret["i"] = torch.randint(0, 1000, (2, 5), generator=make)
     if dtype is not None:
         ret = {n: t.to(dtype) if t.is_floating_point() else t for n, t in ret.items()}
     return ret
@@ -203,7 +203,7 @@ class Refit(WithNet):
         hoist.torch.load_into(self.net, self.save(first))
         self.check(self.save(fresh(1, torch.bfloat16)), {"a", "b"})
         self.check(self.save(first), {"a", "b"})
-        zeros = {**first, "a": torch.zeros(6, 6), "i": torch.zeros(10, dtype=torch.int64)}
+        zeros = {**first, "a": torch.zeros(6, 6), "i": torch.zeros(2, 5, dtype=torch.int64)}
         self.check(self.save(zeros), {"a", "i"})
         self.check(self.save({**zeros, "c": first["c"].view(torch.float16)}), {"c"})  # the same bytes
         other = self.save({**zeros, "a": torch.zeros(4, 9)})
@@ -268,10 +268,40 @@ class Refit(WithNet):
                 net(torch.rand(5, 3))
         hoist.torch.load_into(net, path)
         self.check(path, statistics, net)
+        for other in (torch.jit.script(net), net.state_dict(keep_vars=True)):
+            for _ in range(2):
+                found = hoist.torch.load_into(other, path, changed_only=True)
+                net(torch.rand(5, 3))
+            self.assertFalse(statistics & set(found.kept))
+            self.assertIn("0.weight", found.kept)
         path = self.save({"running_mean": torch.ones(3)})
         for _ in range(2):  # a module of which the checkpoint has nothing else
             result = hoist.torch.load_into(net[1], path, strict=False, changed_only=True)
             self.assertEqual((result.kept, result.report["bytes"]), ([], 12))
+
+    def test_tensors_that_overlap_are_refused_as_ever(self):
+        base = torch.zeros(8)
+        both = {"a": base, "b": base[:4]}
+        path = self.save({"a": torch.rand(8), "b": torch.rand(4)})
+        for one in (both, {"b": both["b"]}, both):
+            if len(one) == 2:
+                with self.assertRaisesRegex(ValueError, "overlap"):
+                    hoist.torch.load_into(one, path, changed_only=True)
+            else:
+                hoist.torch.load_into(one, path, strict=False, changed_only=True)
+
+    def test_a_plan_ends_no_record(self):
+        path = self.save(fresh(1))
+        self.check(path, set("abci"))
+        hoist.plan(path, into=dict(self.net.state_dict(keep_vars=True)))
+        self.check(path, set())
+
+    def test_options_are_checked_though_nothing_is_read(self):
+        path = self.save(fresh(1))
+        for _ in range(2):
+            with self.assertRaisesRegex(ValueError, "slices"):
+                hoist.torch.load_into(self.net, path, changed_only=True, slices={"a": (0, 0, 2)})
+            hoist.torch.load_into(self.net, path, changed_only=True)
 
     def test_copies_of_tensors(self):
         """They are others, and need no hoist to be read."""

@@ -40,7 +40,7 @@ json "=$bytes:plan.bytes" "=$tensors:plan.tensors" =cuda:1:plan.targets.1.device
 
 # In words; a load that is too large.
 run 0 explain --device cuda:0 --run "$work/all"
-for line in plan to read reads way staging loaded took stages; do
+for line in plan to read requests copies staging loaded took stages; do
 	grep -q "^$line " "$out" || fail "no line says: $line"
 done
 [ ! -s "$err" ] || fail "something is on stderr"

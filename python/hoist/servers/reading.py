@@ -17,6 +17,9 @@ _LAZY_FROM = 64 << 10
 _WINDOW = 1 << 30
 # A file of which the page cache lacks a larger part is read, not mapped.
 _COLD_PART = 16
+# Of a load's report: where its time went (hoist.Load.report()).
+_STAGES = frozenset(f"{name}_ns" for name in (
+    "read", "copy", "convert", "pages", "caller", "group", "budget", "plan", "allocate", "work"))
 _counting = threading.Lock()  # any thread may use a Lazy
 
 
@@ -25,13 +28,15 @@ class Facts(dict):
 
     def __init__(self, way):
         super().__init__(way=way, file_bytes=0, read_bytes=0, mapped_bytes=0, n_tensors=0, n_loads=0,
-                         seconds=0.0)
+                         seconds=0.0, stages={})
 
     def add(self, report):
         """Counts a load by its report."""
         self.add_part(report["direct_bytes"] + report["cached_bytes"], report["ns"] / 1e9)
         with _counting:
             self["mapped_bytes"] += report["mapped_bytes"]
+            for name in report.keys() & _STAGES:
+                self["stages"][name] = self["stages"].get(name, 0) + report[name]
 
     def add_part(self, n_bytes, seconds=0.0):
         """Counts a load, which may have ended early."""
@@ -43,9 +48,12 @@ class Facts(dict):
     def line(self):
         """A line for a log."""
         mapped = f" and mapped {self['mapped_bytes'] / 1e9:.3f}" if self["mapped_bytes"] else ""
+        total = sum(self["stages"].values()) or 1
+        shares = sorted(((ns / total, name[:-3]) for name, ns in self["stages"].items()), reverse=True)
+        stages = "".join(f", {name} {share:.0%}" for share, name in shares if share >= 0.01)
         return (f"hoist has read {self['read_bytes'] / 1e9:.3f}{mapped} of "
                 f"{self['file_bytes'] / 1e9:.3f} GB, {self['n_tensors']} tensors, by {self['way']}: "
-                f"{self['n_loads']} loads, {self['seconds']:.2f} s")
+                f"{self['n_loads']} loads, {self['seconds']:.2f} s{stages}")
 
 
 def _streamed(checkpoint, names, settings, facts):

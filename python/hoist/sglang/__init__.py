@@ -41,7 +41,8 @@ def report():
     dict
         "file_bytes": bytes of the tensors in the files that SGLang named; "read_bytes": those of them
         that this process has read so far; "mapped_bytes": those that it has mapped, as the page cache
-        had them; "n_tensors"; "n_loads": loads of hoist's; "seconds", the time in hoist; "way":
+        had them; "n_tensors"; "n_loads": loads of hoist's; "seconds", the time in hoist; "stages", of
+        it, by the stages of `hoist.Load.report()`, nanoseconds; "way":
         "stream", "slices", "map" or "cache", by which files are loaded that are not mapped.  Empty:
         there was no load.
     """

@@ -71,11 +71,11 @@ def _files(loader, source, resolved):
 def _settings(given, source):
     """The settings for a source, and the way to read it."""
     settings = Settings(given)
-    way = settings.way_of(_n_ranks())
-    if way == "slices" and source.model_config is None:
+    if source.model_config is None and settings.way != "cache":
         # An adapter.  SGLang keeps its tensors, which must not stay in the file.
-        way = "stream"
-    if _server().weight_loader_drop_cache_after_load and way != "cache":
+        settings.way = "stream"
+    way = settings.way_of(_n_ranks())
+    if _server().weight_loader_drop_cache_after_load and way not in ("map", "cache"):
         settings.load.setdefault("drop_cache", True)
     return settings, way
 

@@ -207,6 +207,33 @@ Test(device, memory_beyond_the_limit_is_refused_with_the_figures, .init = emulat
 	DROP(pinned, buffer);
 }
 
+/* A look while memory is short does not make the limit small. */
+Test(device, statistics_do_not_set_the_limit, .init = emulate)
+{
+	hoist_device *device = NULL;
+	hoist_memory *managed = NULL;
+	hoist_device_statistics s = {.size = sizeof s};
+	hoist_memory_options options = {.size = sizeof options, .kind = HOIST_MEMORY_MANAGED};
+	uintptr_t block = 0;
+	OK(hoist_device_open("cuda:0", &device));
+	options.device = device;
+	OK(hoist_memory_create(&options, &managed));
+	OK(hoist_memory_alloc(managed, (size_t)512 << 20, 0, &block));
+	OK(hoist_device_get_statistics(device, &s));
+	const uint64_t before = s.memory_limit;
+	OK(hoist_memory_free(managed, block));
+	hoist_memory_unref(managed);
+	OK(hoist_device_get_statistics(device, &s));
+	cr_expect_geq(s.memory_limit, before + (500 << 20));
+	const int64_t bytes = 1 << 20;
+	hoist_buffer *buffer = make_buffer(device, HOIST_U8, 1, &bytes, 0);
+	const uint64_t expected = s.memory_limit;
+	OK(hoist_device_get_statistics(device, &s));
+	cr_expect_eq(s.memory_limit, expected, "the limit is what was said");
+	hoist_buffer_unref(buffer);
+	hoist_device_unref(device);
+}
+
 /* proves: S1.07 */
 Test(device, statistics_count_the_memory_in_use, .init = open_all)
 {
