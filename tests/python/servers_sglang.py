@@ -145,7 +145,8 @@ class Loader(Base):
         for own in ({}, {"enable_multithread_load": False}):
             self.check(self.given(self.loader_of(own)), self.tensors)
         with tempfile.TemporaryDirectory(dir="/tmp") as runtime, mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": runtime}):
-            for settings in ({}, {"way": "slices"}, {"way": "cache"}, {"window": "300K"}, {"io": "direct", "budget": "8M"}):
+            for settings in ({}, {"way": "slices"}, {"way": "map"}, {"way": "cache"}, {"window": "300K"},
+                             {"io": "direct", "budget": "8M"}):
                 for load_format in ("auto", "safetensors"):
                     with self.subTest(settings=settings, load_format=load_format):
                         self.check(self.given(self.loader(settings, load_format=load_format)), self.tensors)
@@ -196,6 +197,9 @@ class Loader(Base):
     def test_two_ranks_read_what_they_slice(self):
         with self.ranks_of(2):
             loader = self.loader({})
+            dict(loader._get_weights_iterator(self.source(loader)))
+            self.assertEqual(hoist.sglang.report()["way"], "slices")  # of files that the page cache lacks
+            loader = self.loader({"way": "slices"})
             found = dict(loader._get_weights_iterator(self.source(loader)))
         self.assertIsInstance(found["half"], Lazy)
         before = hoist.sglang.report()
@@ -213,13 +217,14 @@ class Loader(Base):
         self.assertEqual(before["file_bytes"], sum(one.nbytes for one in self.tensors.values()))
 
     def test_adapters_are_read_whole(self):
-        """SGLang keeps an adapter's tensors, and its source has no model."""
+        """SGLang keeps an adapter's tensors, and its source has no model.  Nor are they mapped."""
         with self.ranks_of(2):
-            for settings in ({}, {"way": "slices"}):
+            for settings in ({}, {"way": "slices"}, {"way": "map"}):
                 loader = self.loader(settings)
                 found = dict(loader._get_weights_iterator(self.source(loader, model_config=None)))
                 self.assertFalse([name for name, tensor in found.items() if isinstance(tensor, Lazy)])
                 self.check(found, self.tensors)
+                self.assertEqual(hoist.sglang.report()["mapped_bytes"], 0)
 
     def test_without_the_setting_sglang_reads(self):
         self.check(self.given(self.loader({})), self.tensors)
@@ -247,9 +252,10 @@ class Loader(Base):
         self.publish(weight_loader_drop_cache_after_load=True, weight_loader_prefetch_checkpoints=True)
         with mock.patch("hoist.sglang.hooks.read", wraps=hooks.read) as read, \
                 self.assertLogs("hoist.sglang.hooks", "INFO") as log:
-            for settings in ({}, {"drop_cache": False}):
+            for settings in ({}, {"drop_cache": False}, {"way": "map"}):
                 self.check(self.given(self.loader(settings)), self.tensors)
-        self.assertEqual([call.args[2].load for call in read.call_args_list], [{"drop_cache": True}, {"drop_cache": False}])
+        self.assertEqual([call.args[2].load for call in read.call_args_list],
+                         [{"drop_cache": True}, {"drop_cache": False}, {}])
         self.assertRegex(log.output[0], "weight-loader-prefetch-checkpoints is without effect")
         self.assertRegex(log.output[1], r"hoist has read 0\.\d+ of 0\.\d+ GB, 11 tensors, by stream")
 

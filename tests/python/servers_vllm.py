@@ -127,7 +127,7 @@ class Loader(Folder):
     def test_quantised_tensors_come_as_they_are(self):
         self.check(self.given(self.loader(load_format="auto")), self.tensors)
         with self.runtime():
-            for settings in ({}, {"way": "slices"}, {"way": "cache"}, {"window": "300K"}, {"io": "direct", "budget": "8M"}):
+            for settings in ({}, {"way": "slices"}, {"way": "map"}, {"way": "cache"}, {"window": "300K"}, {"io": "direct", "budget": "8M"}):
                 with self.subTest(settings=settings):
                     found, facts = self.all_of(self.loader(settings))
                     self.check(found, self.tensors)

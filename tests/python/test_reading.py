@@ -87,7 +87,8 @@ class Ways(files.WithModel):
                 with open(self.path, "rb") as file:
                     os.fsync(file.fileno())
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                if hoist.plan(self.path).resident_bytes == 0:
+                # The header is read again, and what the kernel reads ahead of it: less than is mapped.
+                if hoist.plan(self.path).resident_bytes < 1 << 20:
                     break
             else:
                 self.skipTest("the kernel keeps the file in the page cache, or does not say so")
