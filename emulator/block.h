@@ -44,6 +44,12 @@ bool hoist__emu_has_room(const struct hoist__emu_device *device, size_t bytes);
 int hoist__emu_block_place(struct hoist__emu_block *block);
 void hoist__emu_block_unplace(struct hoist__emu_block *block);
 
+/* Begins an allocation of @bytes for a caller who asked for its address at @asked: refuses what no
+ * kind of memory allows, and makes a block without a place.
+ * Returns: 0; EMU_INVALID_VALUE (@bytes is 0, @asked is NULL); EMU_OUT_OF_MEMORY; as
+ *   hoist__emu_unsafe(). */
+int hoist__emu_block_new(size_t bytes, const void *asked, struct hoist__emu_block **ret);
+
 /* Ends a block: now, or when its last user has ended. */
 void hoist__emu_block_discard(struct hoist__emu_block *block);
 
@@ -66,7 +72,7 @@ struct hoist__emu_piece {
 			      * again */
 	/* free: the stream it was freed on; for comparison only */
 	struct hoist__emu_stream *stream;
-	struct hoist__emu_mark *mark;	  /* free: of the last release; NULL: nothing to wait for */
+	struct hoist__emu_mark *mark; /* free: of the last release; NULL: nothing to wait for */
 };
 
 struct hoist__emu_pool {

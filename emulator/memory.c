@@ -188,9 +188,9 @@ static int alloc_block(struct hoist__emu_block *block)
 	return EMU_SUCCESS;
 }
 
-int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret)
+int hoist__emu_block_new(size_t bytes, const void *asked, struct hoist__emu_block **ret)
 {
-	if (bytes == 0 || ret == NULL)
+	if (bytes == 0 || asked == NULL)
 		return EMU_INVALID_VALUE;
 	if (bytes > SIZE_MAX / 4)
 		return EMU_OUT_OF_MEMORY;
@@ -200,8 +200,18 @@ int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *
 	struct hoist__emu_block *block = calloc(1, sizeof *block);
 	if (block == NULL)
 		return EMU_OUT_OF_MEMORY;
-	block->device = device;
 	block->range.bytes = bytes;
+	*ret = block;
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret)
+{
+	struct hoist__emu_block *block;
+	int result = hoist__emu_block_new(bytes, ret, &block);
+	if (result != EMU_SUCCESS)
+		return result;
+	block->device = device;
 	block->rounded = hoist__emu_round(bytes);
 	hoist__emu_lock();
 	result = alloc_block(block);

@@ -89,18 +89,13 @@ int hoist__emu_unregister(void *address)
 	return result;
 }
 
-int hoist__emu_host_alloc(size_t bytes, void **ret)
+/* As hoist__emu_block_new(), over memory of the host. */
+static int new_mapped(size_t bytes, const void *asked, struct hoist__emu_block **ret)
 {
-	if (bytes == 0 || ret == NULL)
-		return EMU_INVALID_VALUE;
-	if (bytes > SIZE_MAX / 4)
-		return EMU_OUT_OF_MEMORY;
-	int result = hoist__emu_unsafe();
+	int result = hoist__emu_block_new(bytes, asked, ret);
 	if (result != EMU_SUCCESS)
 		return result;
-	struct hoist__emu_block *block = calloc(1, sizeof *block);
-	if (block == NULL)
-		return EMU_OUT_OF_MEMORY;
+	struct hoist__emu_block *block = *ret;
 	block->rounded = (size_t)hoist__round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 	void *memory = mmap(NULL, block->rounded, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -108,13 +103,22 @@ int hoist__emu_host_alloc(size_t bytes, void **ret)
 		free(block);
 		return EMU_OUT_OF_MEMORY;
 	}
+	block->range.start = (uintptr_t)memory;
+	return EMU_SUCCESS;
+}
+
+int hoist__emu_host_alloc(size_t bytes, void **ret)
+{
+	struct hoist__emu_block *block;
+	int result = new_mapped(bytes, ret, &block);
+	if (result != EMU_SUCCESS)
+		return result;
 	block->owned = true;
-	block->range = (struct hoist__emu_range){.start = (uintptr_t)memory, .bytes = bytes};
 	hoist__emu_lock();
 	result = register_block(block);
 	hoist__emu_unlock();
 	if (result == EMU_SUCCESS)
-		*ret = memory;
+		*ret = (void *)block->range.start;
 	else
 		hoist__emu_block_discard(block);
 	return result;
@@ -173,32 +177,18 @@ static int add_managed(struct hoist__emu_block *block)
 
 int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uintptr_t *ret)
 {
-	if (bytes == 0 || ret == NULL)
-		return EMU_INVALID_VALUE;
-	if (bytes > SIZE_MAX / 4)
-		return EMU_OUT_OF_MEMORY;
-	int result = hoist__emu_unsafe();
+	struct hoist__emu_block *block;
+	int result = new_mapped(bytes, ret, &block);
 	if (result != EMU_SUCCESS)
 		return result;
-	struct hoist__emu_block *block = calloc(1, sizeof *block);
-	if (block == NULL)
-		return EMU_OUT_OF_MEMORY;
 	block->device = device;
 	block->managed = true;
 	block->preferred = EMU_PREFER_NONE;
-	block->rounded = (size_t)hoist__round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-	void *memory = mmap(NULL, block->rounded, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (memory == MAP_FAILED) {
-		free(block);
-		return EMU_OUT_OF_MEMORY;
-	}
-	block->range = (struct hoist__emu_range){.start = (uintptr_t)memory, .bytes = bytes};
 	hoist__emu_lock();
 	result = add_managed(block);
 	hoist__emu_unlock();
 	if (result == EMU_SUCCESS)
-		*ret = (uintptr_t)memory;
+		*ret = block->range.start;
 	else
 		hoist__emu_block_discard(block);
 	return result;
