@@ -156,7 +156,7 @@ static PyObject *attach(PyObject *self, PyObject *args)
 	return err < 0 ? hoist_py_fail(err) : image_object(image);
 }
 
-/* What the progress function works with: the call's own thread calls it. */
+/* The context of the progress function, which the call's own thread calls. */
 struct report {
 	PyObject *told; /* NULL: nobody */
 	PyObject *type; /* the exception that ends the call; NULL: none */
@@ -309,7 +309,7 @@ static PyType_Spec type = {
 };
 
 static PyMethodDef functions[] = {
-	{"cache_add", (PyCFunction)(void (*)(void))add, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"cache_add", HOIST_PY_KEYWORDS(add), METH_VARARGS | METH_KEYWORDS, NULL},
 	{"cache_attach", attach, METH_VARARGS, NULL},
 	{"cache_list", list, METH_NOARGS, NULL},
 	{"cache_drop", drop, METH_O, NULL},

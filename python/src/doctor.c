@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What hoist.doctor() asks.  The contract is in python/src/module.h. */
+/* The extension's part of hoist.doctor().  The contract is in python/src/module.h. */
 #include "module.h"
 
 #include <hoist/doctor.h>

@@ -146,7 +146,8 @@ static PyObject *get_stream(PyObject *self, void *closure)
 	return err < 0 ? hoist_py_fail(err) : hoist_py_stream(hoist_stream_ref(stream));
 }
 
-/* What the interface has no words for is no attribute: a consumer then asks for another one. */
+/* A type that the interface has no words for has no attribute: a consumer then asks for another
+ * one. */
 static PyObject *get_array_interface(PyObject *self, void *closure)
 {
 	(void)closure;

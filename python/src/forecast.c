@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What hoist.plan() asks.  The contract is in python/src/module.h. */
+/* The extension's part of hoist.plan().  The contract is in python/src/module.h. */
 #include "options.h"
 
 #include <hoist/forecast.h>
@@ -72,7 +72,7 @@ static PyObject *forecast(PyObject *self, PyObject *args, PyObject *keywords)
 }
 
 static PyMethodDef functions[] = {
-	{"forecast", (PyCFunction)(void (*)(void))forecast, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"forecast", HOIST_PY_KEYWORDS(forecast), METH_VARARGS | METH_KEYWORDS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

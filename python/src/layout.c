@@ -316,13 +316,13 @@ static PyObject *layout_repr(PyObject *self)
 
 /* --- the type --- */
 
-#define KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
-
 static PyMethodDef methods[] = {
-	{"dense", KEYWORDS(layout_dense), METH_VARARGS | METH_KEYWORDS | METH_CLASS, dense_doc},
-	{"dense_like", KEYWORDS(layout_dense_like), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-	 dense_like_doc},
-	{"to_dense", KEYWORDS(layout_to_dense), METH_VARARGS | METH_KEYWORDS, to_dense_doc},
+	{"dense", HOIST_PY_KEYWORDS(layout_dense), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+	 dense_doc},
+	{"dense_like", HOIST_PY_KEYWORDS(layout_dense_like),
+	 METH_VARARGS | METH_KEYWORDS | METH_CLASS, dense_like_doc},
+	{"to_dense", HOIST_PY_KEYWORDS(layout_to_dense), METH_VARARGS | METH_KEYWORDS,
+	 to_dense_doc},
 	{"required_size_in_bytes", layout_required_bytes, METH_NOARGS, required_doc},
 	{"flattened_axis_mask", layout_mask, METH_NOARGS, mask_doc},
 	{"sliced", hoist_py_layout_subscript, METH_O, sliced_doc},
@@ -331,11 +331,11 @@ static PyMethodDef methods[] = {
 	{"broadcast_to", hoist_py_layout_broadcast_to, METH_O, broadcast_to_doc},
 	{"squeezed", hoist_py_layout_squeezed, METH_NOARGS, squeezed_doc},
 	{"unsqueezed", hoist_py_layout_unsqueezed, METH_O, unsqueezed_doc},
-	{"flattened", KEYWORDS(hoist_py_layout_flattened), METH_VARARGS | METH_KEYWORDS,
+	{"flattened", HOIST_PY_KEYWORDS(hoist_py_layout_flattened), METH_VARARGS | METH_KEYWORDS,
 	 flattened_doc},
-	{"repacked", KEYWORDS(hoist_py_layout_repacked), METH_VARARGS | METH_KEYWORDS,
+	{"repacked", HOIST_PY_KEYWORDS(hoist_py_layout_repacked), METH_VARARGS | METH_KEYWORDS,
 	 repacked_doc},
-	{"max_compatible_itemsize", KEYWORDS(hoist_py_layout_max_itemsize),
+	{"max_compatible_itemsize", HOIST_PY_KEYWORDS(hoist_py_layout_max_itemsize),
 	 METH_VARARGS | METH_KEYWORDS, max_itemsize_doc},
 	{NULL, NULL, 0, NULL},
 };

@@ -326,6 +326,9 @@ PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keyword
 		atomic_fetch_sub(&(self)->n_uses, 1);                                              \
 	} while (0)
 
+/* A function with keywords, as a table of methods takes it. */
+#define HOIST_PY_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
+
 /* Calls of libhoist that may wait. */
 #define HOIST_PY_WAITING(call)                                                                     \
 	do {                                                                                       \

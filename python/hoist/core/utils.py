@@ -108,7 +108,12 @@ class StridedMemoryView:
             buffer = _import_cai(obj, stream_ptr)
         else:
             raise RuntimeError("the object has neither DLPack nor the CUDA Array Interface")
+        self._over(buffer, obj)
+
+    def _over(self, buffer, obj):
+        """This view, of all of a buffer that was imported from `obj`."""
         self._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
+        return self
 
     def _set(self, buffer, layout, dtype, obj, readonly):
         self._buffer, self._layout, self._dtype, self._object = buffer, layout, dtype, obj
@@ -128,10 +133,7 @@ class StridedMemoryView:
         -------
         StridedMemoryView
         """
-        ret = cls()
-        buffer = _import_dlpack(obj, stream_ptr)
-        ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
-        return ret
+        return cls()._over(_import_dlpack(obj, stream_ptr), obj)
 
     @classmethod
     def from_array_interface(cls, obj):
@@ -146,10 +148,7 @@ class StridedMemoryView:
         -------
         StridedMemoryView
         """
-        ret = cls()
-        buffer = _import_array(obj)
-        ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
-        return ret
+        return cls()._over(_import_array(obj), obj)
 
     @classmethod
     def from_cuda_array_interface(cls, obj, stream_ptr=None):
@@ -165,10 +164,7 @@ class StridedMemoryView:
         -------
         StridedMemoryView
         """
-        ret = cls()
-        buffer = _import_cai(obj, stream_ptr)
-        ret._set(buffer, _layout_of(buffer), buffer.dtype, obj, buffer.is_read_only)
-        return ret
+        return cls()._over(_import_cai(obj, stream_ptr), obj)
 
     @classmethod
     def from_any_interface(cls, obj, stream_ptr=None):
