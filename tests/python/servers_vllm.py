@@ -2,10 +2,8 @@
 """vLLM's --load-format hoist: in vLLM's engine on the CPU, and in its loader alone."""
 
 import contextlib
-import gc
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +15,7 @@ import torch
 
 import hoist
 import hoist.vllm
-from servers_models import Folder, anonymous, make_llama
+from servers_models import Folder, make_llama
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -110,13 +108,6 @@ class Loader(Folder):
                  loader.get_all_weights(model_config, mock.Mock(spec=list(more), **more))}
         return found, hoist.vllm.report()
 
-    def check(self, found, wanted):
-        self.assertEqual(set(found), set(wanted))
-        for name, tensor in wanted.items():
-            self.assertEqual((found[name].dtype, found[name].shape), (tensor.dtype, tensor.shape), name)
-            self.assertEqual(found[name].reshape(-1).view(torch.uint8).tolist(),
-                             tensor.reshape(-1).view(torch.uint8).tolist(), name)
-
     @contextlib.contextmanager
     def runtime(self):
         """An own holder of the cache."""
@@ -125,12 +116,12 @@ class Loader(Folder):
             hoist.cache.drop()
 
     def test_quantised_tensors_come_as_they_are(self):
-        self.check(self.given(self.loader(load_format="auto")), self.tensors)
+        self.check_tensors(self.given(self.loader(load_format="auto")), self.tensors)
         with self.runtime():
             for settings in ({}, {"way": "slices"}, {"way": "map"}, {"way": "cache"}, {"window": "300K"}, {"io": "direct", "budget": "8M"}):
                 with self.subTest(settings=settings):
                     found, facts = self.all_of(self.loader(settings))
-                    self.check(found, self.tensors)
+                    self.check_tensors(found, self.tensors)
                     self.assertEqual(facts["n_tensors"], len(self.tensors))
 
     def test_experts_of_other_ranks_are_not_read(self):
@@ -143,7 +134,7 @@ class Loader(Folder):
             loader.local_expert_ids = {1, 3}
             with self.subTest(way=way):
                 found, facts = self.all_of(loader)
-                self.check(found, wanted)
+                self.check_tensors(found, wanted)
                 read = sum(tensor.nbytes for tensor in wanted.values())
                 self.assertLess(read, 0.8 * facts["file_bytes"])
                 self.assertLess(facts["read_bytes"], read + 3 * 8192 * len(wanted))
@@ -151,14 +142,14 @@ class Loader(Folder):
     def test_files_without_a_wanted_weight_are_not_read(self):
         files = hoist.open(os.path.join(self.folder, "model-00000-of-3.safetensors"))
         found, facts = self.all_of(self.loader(), is_unused_checkpoint_weight=lambda name: name in files)
-        self.check(found, {name: tensor for name, tensor in self.tensors.items() if name not in files})
+        self.check_tensors(found, {name: tensor for name, tensor in self.tensors.items() if name not in files})
         self.assertEqual(facts["n_tensors"], len(found))
 
     def test_a_server_that_keeps_everything_gets_everything(self):
         """More than the window has room for: as a layer-by-layer reload may."""
         loader = self.loader({"window": "200K"})
         model_config = mock.Mock(model=self.folder, revision=None)
-        self.check(dict(loader.get_all_weights(model_config, mock.Mock(spec=[]))), self.tensors)
+        self.check_tensors(dict(loader.get_all_weights(model_config, mock.Mock(spec=[]))), self.tensors)
         facts = hoist.vllm.report()
         self.assertGreater(facts["n_loads"], 3)
         self.assertGreaterEqual(facts["read_bytes"], sum(tensor.nbytes for tensor in self.tensors.values()))
@@ -180,25 +171,10 @@ class Loader(Folder):
         self.assertIs(self.loader({"enable_weights_track": True}).enable_weights_track, True)
 
     def test_memory_is_bounded_and_given_back(self):
-        size = 256 << 20
-        shutil.rmtree(self.folder)
-        os.mkdir(self.folder)
-        tensor = torch.zeros(4 << 20, dtype=torch.uint8)
-        hoist.torch.save_file({f"t{number}": tensor for number in range(size >> 22)}, self.folder + "/model.safetensors")
-        for settings in ({"window": "32M", "budget": "16M"}, {"way": "slices", "budget": "16M"}):
-            for number in range(2):  # the first time imports modules, too
-                gc.collect()
-                before, peak = anonymous(), 0
-                loader = self.loader(settings)
-                for _, tensor in loader._get_weights_iterator(loader.Source(self.folder, None)):
-                    peak = max(peak, anonymous())
-                    tensor.sum()
-                del tensor
-                gc.collect()
-                if number == 1:
-                    with self.subTest(settings=settings):
-                        self.assertLess(peak - before, 80 << 20)
-                        self.assertLess(anonymous() - before, 40 << 20)
+        def make(settings):
+            loader = self.loader(settings)
+            return loader, loader.Source(self.folder, None)
+        self.check_memory(make)
 
     def test_vllm_finds_it_by_the_entry_point(self):
         points = [point for point in metadata.entry_points(group="vllm.general_plugins") if point.name == "hoist"]

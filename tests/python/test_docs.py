@@ -22,7 +22,7 @@ DOC = os.path.join(TOP, "doc", "python")
 MODULES = ["hoist", "hoist.cache", "hoist.core", "hoist.core.utils", "hoist.driver", "hoist.errors",
            "hoist.numpy", "hoist.safetensors", "hoist.safetensors.numpy", "hoist.safetensors.torch",
            "hoist.torch", "hoist.dcp", "hoist.transformers", "hoist.sglang", "hoist.vllm"]
-# What modules import that a machine may lack.
+# Packages that modules import, and that a machine may lack.
 NEEDS = {"numpy": "numpy", "torch": "torch", "dcp": "torch.distributed.checkpoint"}
 TUPLE_FIELD = type(collections.namedtuple("n", "x").x)
 # Classes that a function makes: their own arguments are nobody's.

@@ -64,6 +64,7 @@ class Ways(files.WithModel):
                 self.check(found)
                 self.assertEqual(facts["mapped_bytes"] > 0, maps)
                 self.assertGreaterEqual(facts["mapped_bytes"] + facts["read_bytes"], n_bytes)
+                self.assertAlmostEqual(sum(facts["stages"].values()) / 1e9, facts["seconds"], places=6)
                 if maps:
                     self.assertLess(facts["read_bytes"], n_bytes // 2)
                     self.assertIn("and mapped 0.008 of 0.008 GB", facts.line())
