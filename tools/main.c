@@ -40,11 +40,10 @@ static const struct command commands[] = {
 		 OPTION_VERIFY | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",
-	 "Says what `hoist load` with these options would do, from the same code, without reading "
-	 "a\n"
-	 "tensor: bytes and free memory of each device, what is read which way and why, and how "
-	 "much\n"
-	 "of that the page cache holds.  With --run loads then, and says where the time went.",
+	 "Says what `hoist load` with these options would do, without reading a tensor: the bytes\n"
+	 "and the free memory of each device, which bytes are read directly, through the page\n"
+	 "cache or mapped, and why, and which of them the page cache has.  The answer comes from\n"
+	 "the load's own code.  --run then loads, and says where the time went.",
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_RUN | OPTION_JSON, 1, 1,
 	 cmd_explain},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",

@@ -12,9 +12,9 @@ import os
 
 __all__ = ["from_pretrained"]
 
-# What finds a model's files, beside its name.
+# Options that find a model's files, beside its name.
 _FINDING = ("revision", "token", "trust_remote_code")
-# What would need other files, or another result, than those that hoist loads and gives.
+# Options that need other files, or another result, than those that hoist loads and gives.
 _REFUSED = ("cache_dir", "subfolder", "variant", "output_loading_info", "gguf_file", "state_dict")
 
 
