@@ -32,15 +32,19 @@ static const struct {
 	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
 	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
 	 "take files that are links to outside the folder"},
-	{OPTION_FORMAT, "format", "NAME",
+	{OPTION_TENSOR, "exclude", "GLOB", "leave these out; may be repeated"},
+	{OPTION_COPY, "format", "NAME",
 	 "safetensors, gguf, npy or max; default: by DST's ending, else safetensors"},
 	{OPTION_IO_FILES, "io", "WAY", "auto (the default), direct, cached"},
-	{OPTION_SHARD_BYTES, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
-	{OPTION_DIGEST, "digest", NULL, "keep a digest of each tensor in the file"},
-	{OPTION_NO_REPLACE, "no-replace", NULL, "fail if DST exists already"},
-	{OPTION_NO_SYNC, "no-sync", NULL, "do not wait until the data is on the disk"},
-	{OPTION_LOAD, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
-	{OPTION_LOAD, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
+	{OPTION_COPY, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
+	{OPTION_COPY, "digest", NULL, "keep a digest of each tensor in the file"},
+	{OPTION_COPY, "no-replace", NULL, "fail if DST exists already"},
+	{OPTION_COPY, "no-sync", NULL, "do not wait until the data is on the disk"},
+	{OPTION_COPY, "rename", "s/A/B/", "other names, as sed -E: \\1 to \\9, g; may be repeated"},
+	{OPTION_COPY, "metadata", "KEY=VALUE", "add or replace metadata; may be repeated"},
+	{OPTION_COPY, "only-weights", NULL, "leave config, tokenizer and the like of a folder"},
+	{OPTION_CONVERT, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
+	{OPTION_CONVERT, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
 	{OPTION_LOAD, "replica", "DEV",
 	 "another device that gets the same tensors; may be repeated"},
 	{OPTION_AGAIN, "group", "shm:NAME", "one rank of the load that this group does together"},
@@ -197,28 +201,6 @@ static int take_budget(struct args *args, const char *value)
 					     : "a number of bytes above 0, as 64M or 1G");
 }
 
-static int take_shard_bytes(struct args *args, const char *value)
-{
-	size_t bytes = 0;
-	int err = args_bytes(value, &bytes);
-	if (err == 0 && bytes > 0) {
-		args->shard_bytes = bytes;
-		return STATUS_OK;
-	}
-	return usage_value(args->command, "shard-bytes", value,
-			   err == -EOVERFLOW ? "fewer bytes than 2^63"
-					     : "a number of bytes above 0, as 500M or 5G");
-}
-
-static int take_format(struct args *args, const char *value)
-{
-	static const char *const words[] = {"safetensors", "gguf", "npy", "max", NULL};
-	if (word_index(words, value) < 0)
-		return usage_value(args->command, "format", value, "safetensors, gguf, npy or max");
-	args->format = value;
-	return STATUS_OK;
-}
-
 static int take_runs(struct args *args, const char *value)
 {
 	char *end = NULL;
@@ -260,6 +242,12 @@ static int take_load(struct args *args, const char *name, char *value)
 				: STATUS_OK;
 }
 
+static int take_copy(struct args *args, const char *name, char *value)
+{
+	const char *expected = args_copy_take(&args->copy, name, value);
+	return expected != NULL ? usage_value(args->command, name, value, expected) : STATUS_OK;
+}
+
 static int take_emulate(struct args *args, const char *name, const char *value)
 {
 	const char *expected = args_emulate_take(&args->emulate, name, value);
@@ -282,12 +270,6 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->cache;
 	case OPTION_REPLACE:
 		return &args->replace;
-	case OPTION_DIGEST:
-		return &args->digest;
-	case OPTION_NO_SYNC:
-		return &args->no_sync;
-	case OPTION_NO_REPLACE:
-		return &args->no_replace;
 	case OPTION_FORCE:
 		return &args->force;
 	case OPTION_RUN:
@@ -312,6 +294,11 @@ static int take_option(struct args *args, size_t row, char *value)
 		args->has_device = true;
 		break;
 	case OPTION_TENSOR:
+		if (strcmp(options[row].name, "exclude") == 0) {
+			args->excludes[args->n_excludes++] = value;
+			break;
+		}
+		/* fall through */
 	case OPTION_WORK:
 		args->patterns[args->n_patterns++] = value;
 		break;
@@ -339,14 +326,13 @@ static int take_option(struct args *args, size_t row, char *value)
 	case OPTION_PAGES:
 		return take_pages(args, value);
 	case OPTION_LOAD:
+	case OPTION_CONVERT:
 	case OPTION_AGAIN:
 		return take_load(args, options[row].name, value);
+	case OPTION_COPY:
+		return take_copy(args, options[row].name, value);
 	case OPTION_EMULATE:
 		return take_emulate(args, options[row].name, value);
-	case OPTION_FORMAT:
-		return take_format(args, value);
-	case OPTION_SHARD_BYTES:
-		return take_shard_bytes(args, value);
 	default:
 		break;
 	}
@@ -436,9 +422,12 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 {
 	struct args args = {.command = command, .device = "cpu", .node = -1};
 	/* never more than there are words */
-	args.patterns = calloc((size_t)argc, sizeof *args.patterns);
-	if (args.patterns == NULL || !args_load_make(&args.load, (size_t)argc)) {
-		free(args.patterns);
+	size_t words = (size_t)argc;
+	args.patterns = calloc(words, sizeof *args.patterns);
+	args.excludes = calloc(words, sizeof *args.excludes);
+	if (args.patterns == NULL || args.excludes == NULL || !args_load_make(&args.load, words) ||
+	    !args_copy_make(&args.copy, words)) {
+		args_free(&args);
 		return fail_memory();
 	}
 	struct option table[N_OPTIONS + 1];
@@ -471,8 +460,10 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 void args_free(struct args *args)
 {
 	args_load_free(&args->load);
+	args_copy_free(&args->copy);
 	free(args->patterns);
-	args->patterns = NULL;
+	free(args->excludes);
+	args->patterns = args->excludes = NULL;
 }
 
 void args_help(FILE *out, const struct command *command)

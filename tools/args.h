@@ -15,12 +15,13 @@
 
 #include <hoist/load.h>
 
+#include "tools/args-copy.h"
 #include "tools/args-emulate.h"
 #include "tools/args-load.h"
 #include "tools/tool.h"
 
 #define OPTION_DEVICE (1u << 0)
-#define OPTION_TENSOR (1u << 1)
+#define OPTION_TENSOR (1u << 1) /* --exclude, too: the selection */
 #define OPTION_ENGINE (1u << 2)
 #define OPTION_IO (1u << 3)
 #define OPTION_BUDGET (1u << 4)
@@ -40,11 +41,8 @@
 #define OPTION_NODE (1u << 26)
 #define OPTION_PAGES (1u << 27)
 #define OPTION_REPLACE (1u << 28)
-#define OPTION_FORMAT (1u << 14)
-#define OPTION_SHARD_BYTES (1u << 15)
-#define OPTION_DIGEST (1u << 16)
-#define OPTION_NO_SYNC (1u << 17)
-#define OPTION_NO_REPLACE (1u << 18)
+#define OPTION_COPY (1u << 14)	   /* the options of args-copy.h */
+#define OPTION_CONVERT (1u << 15)  /* of args-load.h: a slice, a dtype */
 #define OPTION_IO_FILES (1u << 19) /* --io for commands that map nothing */
 
 #define OPTION_LOAD (1u << 22) /* the options of args-load.h */
@@ -66,6 +64,8 @@ struct args {
 	bool has_device;
 	const char **patterns; /* of --tensor or --work, in their order */
 	size_t n_patterns;
+	const char **excludes; /* of --exclude */
+	size_t n_excludes;
 	enum hoist_engine engine;
 	enum hoist_io io;
 	size_t budget;	     /* 0: the library's default */
@@ -81,11 +81,7 @@ struct args {
 	bool replace;
 	struct load_args load;
 	struct emulate_args emulate;
-	const char *format; /* NULL: by the path */
-	size_t shard_bytes; /* 0: one file */
-	bool digest;
-	bool no_sync;
-	bool no_replace;
+	struct copy_args copy;
 	bool quick;
 	bool verify;
 	bool run;

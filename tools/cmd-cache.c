@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 
 #include "tools/args.h"
 #include "tools/cached.h"
+#include "tools/selection.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -216,19 +216,11 @@ struct cached {
 	const struct args *args;
 	hoist_image *image;
 	hoist_device *device;
+	struct selection selection;
 	hoist_buffer **loaded; /* on a device other than the CPU */
 	size_t n_loaded;
 	const char *was; /* why it was added, or "" */
 };
-
-static bool is_selected(const struct args *args, const char *name)
-{
-	for (size_t i = 0; i < args->n_patterns; i++)
-		if (strcmp(args->patterns[i], name) == 0 ||
-		    fnmatch(args->patterns[i], name, 0) == 0)
-			return true;
-	return args->n_patterns == 0;
-}
 
 /* Finds the image.  A checkpoint that is not cached, or that has changed since, is cached now. */
 static int find_or_add(struct cached *cached)
@@ -248,9 +240,7 @@ static int find_or_add(struct cached *cached)
 static int load_one(struct cached *cached, size_t index, hoist_load_report *report)
 {
 	hoist_buffer *here = NULL;
-	hoist_tensor_info tensor = {.size = sizeof tensor};
-	(void)hoist_image_tensor(cached->image, index, &tensor);
-	if (!is_selected(cached->args, tensor.name))
+	if (!selection_has(&cached->selection, index))
 		return STATUS_OK;
 	if (hoist_image_buffer(cached->image, index, &here) != 0)
 		return fail_library();
@@ -286,8 +276,6 @@ static int load_all(struct cached *cached, hoist_load_report *report)
 		progress_update(report->bytes, total);
 	}
 	progress_end();
-	if (report->n_tensors == 0 && cached->args->n_patterns > 0)
-		return fail("no tensor matches %s; see `hoist ls`", cached->args->patterns[0]);
 	return STATUS_OK;
 }
 
@@ -311,6 +299,8 @@ int cached_load(const struct args *args, hoist_load_report *report)
 		err = hoist_device_get_info(cached.device, &device);
 	int status = err != 0 ? fail_call(err) : find_or_add(&cached);
 	if (status == STATUS_OK)
+		status = selection_of_image(args, cached.image, &cached.selection);
+	if (status == STATUS_OK)
 		status = load_all(&cached, report);
 	report->mapped_bytes = report->n_copies == 0 ? report->bytes : 0;
 	report->ns = now_ns(CLOCK_MONOTONIC) - start;
@@ -328,6 +318,7 @@ int cached_load(const struct args *args, hoist_load_report *report)
 	for (size_t i = 0; i < cached.n_loaded; i++)
 		hoist_buffer_unref(cached.loaded[i]);
 	free(cached.loaded);
+	selection_free(&cached.selection);
 	hoist_image_close(cached.image);
 	hoist_device_unref(cached.device);
 	return status;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,7 +57,12 @@ static int cat(struct operation *op, const struct args *args)
 	size_t index;
 	if (hoist_checkpoint_find(op->checkpoint, name, &index) != 0)
 		return fail("%s; `hoist ls` lists its tensors", hoist_error());
-	int status = operation_load(op, args, &name, 1);
+	op->names = calloc(1, sizeof *op->names);
+	if (op->names == NULL)
+		return fail_memory();
+	op->names[0] = name;
+	op->n_names = 1;
+	int status = operation_load(op, args);
 	hoist_tensor_info tensor;
 	return status == STATUS_OK ? operation_read(op, 0, 0, &tensor, write_piece, NULL) : status;
 }

@@ -5,86 +5,121 @@
 #include "config.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <hoist/hoist.h>
 
-#include "tools/args.h"
 #include "cli/format.h"
-#include "tools/in-place.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/progress.h"
-#include "tools/operation.h"
+#include "tools/args.h"
+#include "tools/beside.h"
+#include "tools/copy-tensors.h"
+#include "tools/in-place.h"
 
 struct copy {
 	hoist_checkpoint *checkpoint;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_save *save;
-	char *path; /* of the copy */
+	char *path;	    /* of the copy */
+	const char *folder; /* that the copy lies in, if the user named that; else NULL */
+	bool made_folder;
 	size_t n_tensors;
+	struct beside beside;
 	hoist_save_report report;
 };
 
 /* --- the path of the copy --- */
 
-/* A copy into a folder gets the name that readers of its format look for. */
-static int find_path(const struct args *args, char **ret)
+static bool is_folder(const char *path)
 {
 	struct stat st;
-	const char *to = args->operands[1];
-	const char *format = args->format != NULL ? args->format : "safetensors";
-	size_t n = strlen(to);
-	bool folder = (stat(to, &st) == 0 && S_ISDIR(st.st_mode)) || to[n - 1] == '/';
-	int written =
-		folder ? asprintf(ret, "%s%smodel.%s", to, to[n - 1] == '/' ? "" : "/", format)
-		       : asprintf(ret, "%s", to);
-	return written >= 0 ? STATUS_OK : fail_memory();
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* --- the tensors to copy --- */
-
-static int add_tensor(struct copy *copy, const struct args *args, bool *used, size_t index)
+/* A copy into a folder gets the name that readers of its format look for. */
+static int find_path(struct copy *copy, const struct args *args)
 {
-	hoist_tensor_info tensor = {.size = sizeof tensor};
-	if (hoist_checkpoint_tensor(copy->checkpoint, index, &tensor) != 0)
-		return fail_library();
-	bool selected = args->n_patterns == 0;
-	for (size_t p = 0; p < args->n_patterns; p++)
-		if (operation_matches(copy->checkpoint, args->patterns[p], tensor.name))
-			selected = used[p] = true;
-	if (selected && hoist_save_add_tensor(copy->save, NULL, copy->checkpoint, index) != 0)
-		return fail_library();
-	copy->n_tensors += selected;
+	const char *to = args->operands[1];
+	const char *format = args->copy.format != NULL ? args->copy.format : "safetensors";
+	size_t n = strlen(to);
+	if (to[n - 1] == '/' || is_folder(to))
+		copy->folder = to;
+	int written = copy->folder != NULL ? asprintf(&copy->path, "%s%smodel.%s", to,
+						      to[n - 1] == '/' ? "" : "/", format)
+					   : asprintf(&copy->path, "%s", to);
+	if (written >= 0)
+		return STATUS_OK;
+	copy->path = NULL;
+	return fail_memory();
+}
+
+/* Makes the folder that a name with a slash at its end asks for; the folders above must be there.
+ */
+static int make_folder(struct copy *copy)
+{
+	if (copy->folder == NULL || is_folder(copy->folder))
+		return STATUS_OK;
+	if (mkdir(copy->folder, 0777) < 0)
+		return fail("creating the folder %s: %s", copy->folder, strerror(errno));
+	copy->made_folder = true;
 	return STATUS_OK;
 }
 
-static int add_tensors(struct copy *copy, const struct args *args)
+/* --- before the copy --- */
+
+static int add_metadata(struct copy *copy, const struct args *args)
 {
-	bool *used = calloc(args->n_patterns + 1, sizeof *used);
-	if (used == NULL)
-		return fail_memory();
-	int status = STATUS_OK;
-	size_t n = hoist_checkpoint_n_tensors(copy->checkpoint);
-	for (size_t i = 0; status == STATUS_OK && i < n; i++)
-		status = add_tensor(copy, args, used, i);
-	for (size_t p = 0; status == STATUS_OK && p < args->n_patterns; p++)
-		if (!used[p])
-			status = fail("%s has no tensor that matches \"%s\"; see `hoist ls`",
-				      args->operands[0], args->patterns[p]);
-	free(used);
-	return status;
+	const struct copy_args *given = &args->copy;
+	bool named = hoist_checkpoint_metadata_find(copy->checkpoint, "format") != NULL;
+	int err = hoist_save_metadata_of(copy->save, copy->checkpoint);
+	if (err == 0 && given->n_metadata > 0 &&
+	    strcmp(hoist_save_format(copy->save), "safetensors") != 0)
+		return fail("--metadata is for safetensors: %s has %s; leave --metadata out",
+			    hoist_save_format(copy->save),
+			    strcmp(hoist_save_format(copy->save), "gguf") == 0
+				    ? "metadata with types, which a text cannot give"
+				    : "no place for metadata");
+	/* Files without metadata are taken for PyTorch's; with some, they must say so. */
+	if (err == 0 && given->n_metadata > 0 && !named &&
+	    hoist_checkpoint_n_metadata(copy->checkpoint) == 0)
+		err = hoist_save_metadata(copy->save, "format", "pt");
+	for (size_t i = 0; err == 0 && i < given->n_metadata; i++)
+		err = hoist_save_metadata(copy->save, given->metadata[i].key,
+					  given->metadata[i].value);
+	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
-/* --- copying --- */
+static int create_save(struct copy *copy, const struct args *args, bool over_itself)
+{
+	const struct copy_args *given = &args->copy;
+	/* A copy over its own source keeps the digests that the source has. */
+	bool digest = given->digest || (over_itself && has_digests(copy->checkpoint));
+	const hoist_save_options options = {
+		.size = sizeof options,
+		.format = given->format,
+		.engine = args->engine,
+		.io = args->io,
+		.budget = copy->budget,
+		.shard_bytes = given->shard_bytes,
+		.flags = (digest ? HOIST_SAVE_DIGEST : 0) |
+			 (given->no_sync ? HOIST_SAVE_NO_SYNC : 0) |
+			 (given->no_replace ? HOIST_SAVE_NO_REPLACE : 0),
+	};
+	int err = hoist_save_create(copy->path, &options, &copy->save);
+	return err != 0 ? fail_call(err) : STATUS_OK;
+}
 
 static int prepare(struct copy *copy, const struct args *args)
 {
-	int status = find_path(args, &copy->path);
+	int status = find_path(copy, args);
 	if (status != STATUS_OK)
 		return status;
 	if (args->budget != 0 && hoist_budget_create(args->budget, &copy->budget) != 0)
@@ -92,32 +127,29 @@ static int prepare(struct copy *copy, const struct args *args)
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &copy->checkpoint);
 	if (err != 0)
 		return fail_call(err);
-	/* A copy over its own source keeps the digests that the source has. */
 	bool over_itself = in_place(copy->checkpoint, copy->path);
-	bool digest = args->digest || (over_itself && has_digests(copy->checkpoint));
-	const hoist_save_options options = {
-		.size = sizeof options,
-		.format = args->format,
-		.engine = args->engine,
-		.io = args->io,
-		.budget = copy->budget,
-		.shard_bytes = args->shard_bytes,
-		.flags = (digest ? HOIST_SAVE_DIGEST : 0) |
-			 (args->no_sync ? HOIST_SAVE_NO_SYNC : 0) |
-			 (args->no_replace ? HOIST_SAVE_NO_REPLACE : 0),
-	};
-	err = hoist_save_create(copy->path, &options, &copy->save);
-	if (err != 0)
-		return fail_call(err);
-	status = add_tensors(copy, args);
+	status = create_save(copy, args, over_itself);
+	if (status == STATUS_OK)
+		status = copy_add_tensors(copy->save, copy->checkpoint, args, &copy->n_tensors);
 	if (status == STATUS_OK && over_itself)
 		status = in_place_check(copy->checkpoint, copy->save, copy->path,
-					args->shard_bytes != 0, copy->n_tensors);
-	if (status != STATUS_OK)
-		return status;
-	err = hoist_save_metadata_of(copy->save, copy->checkpoint);
-	return err != 0 ? fail_call(err) : STATUS_OK;
+					args->copy.shard_bytes != 0, copy->n_tensors);
+	return status == STATUS_OK ? add_metadata(copy, args) : status;
 }
+
+/* From a folder to a folder. */
+static int find_beside(struct copy *copy, const struct args *args)
+{
+	const char *from = args->operands[0];
+	if (args->copy.only_weights || copy->folder == NULL || !is_folder(from))
+		return STATUS_OK;
+	unsigned flags =
+		(args->open_flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? BESIDE_FOLLOW_LINKS : 0;
+	flags |= args->copy.no_sync ? BESIDE_NO_SYNC : 0;
+	return beside_find(&copy->beside, from, copy->folder, flags);
+}
+
+/* --- copying --- */
 
 static int cancelled(struct copy *copy)
 {
@@ -155,7 +187,6 @@ static int wait(struct copy *copy)
 
 static int run(struct copy *copy)
 {
-	interrupt_watch();
 	int err = hoist_save_start(copy->save);
 	if (err == 0)
 		err = wait(copy);
@@ -165,6 +196,19 @@ static int run(struct copy *copy)
 }
 
 /* --- the report --- */
+
+/* Prints "<what>a, b" of the files beside the weights that have the state; nothing if none has. */
+static void print_beside(const struct copy *copy, const char *what, int state)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < copy->beside.n_files; i++)
+		if ((int)copy->beside.files[i].state == state) {
+			(void)fputs(n++ == 0 ? what : ", ", stdout);
+			print_escaped(stdout, copy->beside.files[i].name);
+		}
+	if (n > 0)
+		(void)putchar('\n');
+}
 
 static void print_report(const struct copy *copy)
 {
@@ -190,6 +234,21 @@ static void print_report(const struct copy *copy)
 	(void)printf("\nstaging   %s in use at most, budget %s\n",
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->budget_bytes, &b));
+	print_beside(copy, "beside    ", BESIDE_TAKEN);
+	print_beside(copy, "there     already, the same: ", BESIDE_THERE);
+	print_beside(copy, "left      ", BESIDE_LEFT);
+}
+
+static json_t *beside_json(const struct copy *copy, int state)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; list != NULL && i < copy->beside.n_files; i++)
+		if ((int)copy->beside.files[i].state == state &&
+		    json_array_append_new(list, json_text(copy->beside.files[i].name)) < 0) {
+			json_decref(list);
+			list = NULL;
+		}
+	return list;
 }
 
 static int print_json(const struct copy *copy)
@@ -197,34 +256,57 @@ static int print_json(const struct copy *copy)
 	const hoist_save_report *report = &copy->report;
 	double seconds = (double)report->ns / 1e9;
 	return json_print(
-		json_pack("{s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
-			  "s:o}",
-			  "path", json_text(copy->path), "bytes", json_count(report->bytes),
-			  "tensors", json_count(report->n_tensors), "files",
-			  json_count(report->n_files), "seconds", seconds, "gb_per_s",
-			  rate_of(report->bytes, seconds) / 1e9, "cpu_seconds",
-			  (double)report->cpu_ns / 1e9, "sync_seconds",
-			  (double)report->sync_ns / 1e9, "engine", json_text(report->engine),
-			  "engine_reason", json_text(report->engine_reason), "io_reason",
-			  json_text(report->io_reason), "direct_bytes",
-			  json_count(report->direct_bytes), "cached_bytes",
-			  json_count(report->cached_bytes), "staging_peak_bytes",
-			  json_count(report->staging_peak_bytes), "budget_bytes",
-			  json_count(report->budget_bytes)),
+		json_pack(
+			"{s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
+			"s:o, s:o, s:o, s:o}",
+			"path", json_text(copy->path), "bytes", json_count(report->bytes),
+			"tensors", json_count(report->n_tensors), "files",
+			json_count(report->n_files), "seconds", seconds, "gb_per_s",
+			rate_of(report->bytes, seconds) / 1e9, "cpu_seconds",
+			(double)report->cpu_ns / 1e9, "sync_seconds", (double)report->sync_ns / 1e9,
+			"engine", json_text(report->engine), "engine_reason",
+			json_text(report->engine_reason), "io_reason", json_text(report->io_reason),
+			"direct_bytes", json_count(report->direct_bytes), "cached_bytes",
+			json_count(report->cached_bytes), "staging_peak_bytes",
+			json_count(report->staging_peak_bytes), "budget_bytes",
+			json_count(report->budget_bytes), "beside", beside_json(copy, BESIDE_TAKEN),
+			"beside_there", beside_json(copy, BESIDE_THERE), "beside_left",
+			beside_json(copy, BESIDE_LEFT)),
 		true);
+}
+
+/* The files beside the weights are copied first, and get their names last: a copy that fails leaves
+ * none of them. */
+static int copy_all(struct copy *copy, const struct args *args)
+{
+	int status = prepare(copy, args);
+	(void)signal(SIGXFSZ, SIG_IGN); /* the write fails instead */
+	interrupt_watch();
+	if (status == STATUS_OK)
+		status = make_folder(copy);
+	if (status == STATUS_OK)
+		status = find_beside(copy, args);
+	if (status == STATUS_OK)
+		status = run(copy);
+	if (status != STATUS_OK)
+		return status;
+	copy->made_folder = false;
+	return beside_publish(&copy->beside);
 }
 
 int cmd_cp(const struct args *args)
 {
-	struct copy copy = {0};
-	int status = prepare(&copy, args);
-	if (status == STATUS_OK)
-		status = run(&copy);
+	struct copy copy = {.beside = {.from_fd = -1, .to_fd = -1}};
+	int status = copy_all(&copy, args);
 	if (status == STATUS_OK && args->json)
 		status = print_json(&copy);
 	else if (status == STATUS_OK)
 		print_report(&copy);
 	hoist_save_destroy(copy.save);
+	beside_close(&copy.beside);
+	/* Only an empty folder goes. */
+	if (copy.made_folder)
+		(void)rmdir(copy.folder);
 	hoist_checkpoint_close(copy.checkpoint);
 	hoist_budget_unref(copy.budget);
 	free(copy.path);

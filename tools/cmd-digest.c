@@ -113,7 +113,7 @@ int cmd_digest(const struct args *args)
 	if (status == STATUS_OK && (state = XXH3_createState()) == NULL)
 		status = fail_memory();
 	if (status == STATUS_OK)
-		status = operation_load(&op, args, NULL, 0);
+		status = operation_load(&op, args);
 	if (status == STATUS_OK)
 		status = args->json ? digest_json(&op, state) : digest_all(&op, state, NULL);
 	(void)XXH3_freeState(state);

@@ -345,7 +345,7 @@ int load_and_report(const struct args *args, json_t *plan)
 	op.given = args->load.dtype != 0 ? count_given : NULL;
 	op.given_context = &counting;
 	if (status == STATUS_OK)
-		status = operation_load(&op, args, args->patterns, args->n_patterns);
+		status = operation_load(&op, args);
 	more.before = op.report;
 	more.first_ns = op.first_ns;
 	if (status == STATUS_OK && args->load.into)

@@ -10,6 +10,7 @@
 #include <hoist/checkpoint.h>
 
 #include "tools/args.h"
+#include "tools/selection.h"
 #include "cli/format.h"
 #include "cli/json.h"
 
@@ -68,7 +69,7 @@ static void print_padded(const char *text, int width)
 		(void)printf("%*s", width - (int)taken, "");
 }
 
-static struct widths measure(const hoist_checkpoint *checkpoint)
+static struct widths measure(const hoist_checkpoint *checkpoint, const struct selection *selection)
 {
 	struct widths widths = {4, 5, 5, 4, 0}; /* the widths of the headings */
 	hoist_tensor_info tensor = {.size = sizeof tensor};
@@ -76,6 +77,8 @@ static struct widths measure(const hoist_checkpoint *checkpoint)
 	uint64_t most = 0;
 	struct text text;
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
+		if (!selection_has(selection, i))
+			continue;
 		widths.name = max_int(widths.name, text_width(tensor.name));
 		widths.shape = max_int(widths.shape, list_width(tensor.shape, tensor.rank));
 		most = tensor.bytes > most ? tensor.bytes : most;
@@ -157,28 +160,46 @@ static void print_metadata(const hoist_checkpoint *checkpoint)
 	}
 }
 
-static int print_table(const hoist_checkpoint *checkpoint)
+/* Prints the rows of the selected tensors.  *bytes: of these. */
+static int print_tensors(const hoist_checkpoint *checkpoint, const struct selection *selection,
+			 uint64_t *bytes)
 {
-	struct widths widths = measure(checkpoint);
+	struct widths widths = measure(checkpoint, selection);
 	(void)printf("%-*s  %-11s  %-*s  ", widths.name, "NAME", "DTYPE", widths.shape, "SHAPE");
 	if (widths.strides > 0)
 		(void)printf("%-*s  ", widths.strides, "STRIDES");
 	(void)printf("%*s  %-*s  %s\n", widths.bytes, "BYTES", widths.file, "FILE", "OFFSET");
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
+		if (!selection_has(selection, i))
+			continue;
 		print_tensor(checkpoint, &widths, &tensor);
+		*bytes += tensor.bytes;
 		if (output_failed())
 			return STATUS_FAILED;
 	}
+	return STATUS_OK;
+}
+
+/* The metadata are the whole checkpoint's, as are the files. */
+static int print_table(const hoist_checkpoint *checkpoint, const struct selection *selection)
+{
+	uint64_t bytes = 0;
+	int status = print_tensors(checkpoint, selection, &bytes);
+	if (status != STATUS_OK)
+		return status;
+	if (selection->picked == NULL)
+		bytes = hoist_checkpoint_bytes(checkpoint);
 	print_metadata(checkpoint);
-	size_t n_tensors = hoist_checkpoint_n_tensors(checkpoint);
 	size_t n_files = hoist_checkpoint_n_files(checkpoint);
-	uint64_t bytes = hoist_checkpoint_bytes(checkpoint);
-	struct text count, exact, size;
-	(void)printf("\n%s tensor%s, %s bytes (%s) in %zu %s file%s\n",
-		     format_count(n_tensors, &count), n_tensors == 1 ? "" : "s",
-		     format_count(bytes, &exact), format_bytes(bytes, &size), n_files,
-		     hoist_checkpoint_format(checkpoint), n_files == 1 ? "" : "s");
+	struct text count, all, exact, size;
+	(void)printf("\n%s tensor%s", format_count(selection->n, &count),
+		     selection->n == 1 ? "" : "s");
+	if (selection->picked != NULL)
+		(void)printf(" of %s", format_count(hoist_checkpoint_n_tensors(checkpoint), &all));
+	(void)printf(", %s bytes (%s) in %zu %s file%s\n", format_count(bytes, &exact),
+		     format_bytes(bytes, &size), n_files, hoist_checkpoint_format(checkpoint),
+		     n_files == 1 ? "" : "s");
 	return STATUS_OK;
 }
 
@@ -220,12 +241,13 @@ static json_t *tensor_json(const hoist_tensor_info *tensor)
 			 "offset", json_count(tensor->offset));
 }
 
-static json_t *tensors_json(const hoist_checkpoint *checkpoint)
+static json_t *tensors_json(const hoist_checkpoint *checkpoint, const struct selection *selection)
 {
 	json_t *tensors = json_array();
 	hoist_tensor_info tensor = {.size = sizeof tensor};
 	for (size_t i = 0; hoist_checkpoint_tensor(checkpoint, i, &tensor) == 0; i++) {
-		if (json_array_append_new(tensors, tensor_json(&tensor)) != 0) {
+		if (selection_has(selection, i) &&
+		    json_array_append_new(tensors, tensor_json(&tensor)) != 0) {
 			json_decref(tensors);
 			return NULL;
 		}
@@ -249,22 +271,28 @@ static json_t *metadata_json(const hoist_checkpoint *checkpoint)
 	return metadata;
 }
 
-static int print_json(const hoist_checkpoint *checkpoint)
+static int print_json(const hoist_checkpoint *checkpoint, const struct selection *selection)
 {
-	json_t *object =
-		json_pack("{s:s, s:o, s:o, s:o}", "format", hoist_checkpoint_format(checkpoint),
-			  "files", files_json(checkpoint), "tensors", tensors_json(checkpoint),
-			  "metadata", metadata_json(checkpoint));
+	json_t *object = json_pack(
+		"{s:s, s:o, s:o, s:o}", "format", hoist_checkpoint_format(checkpoint), "files",
+		files_json(checkpoint), "tensors", tensors_json(checkpoint, selection), "metadata",
+		metadata_json(checkpoint));
 	return json_print(object, false);
 }
 
 int cmd_ls(const struct args *args)
 {
 	hoist_checkpoint *checkpoint = NULL;
+	struct selection selection;
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &checkpoint);
 	if (err != 0)
 		return fail_call(err);
-	int status = args->json ? print_json(checkpoint) : print_table(checkpoint);
+	int status = selection_of(args, checkpoint, &selection);
+	if (status == STATUS_OK) {
+		status = args->json ? print_json(checkpoint, &selection)
+				    : print_table(checkpoint, &selection);
+		selection_free(&selection);
+	}
 	hoist_checkpoint_close(checkpoint);
 	return status;
 }

@@ -32,35 +32,39 @@ static const struct command commands[] = {
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
 	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
 	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
-	 OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
+	 OPTION_TENSOR | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
 	 "which way each byte went, and why.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_AGAIN | OPTION_CACHE |
-		 OPTION_VERIFY | OPTION_JSON,
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_AGAIN |
+		 OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",
 	 "Says what `hoist load` with these options would do, without reading a tensor: the bytes\n"
 	 "and the free memory of each device, which bytes are read directly, through the page\n"
 	 "cache or mapped, and why, and which of them the page cache has.  The answer comes from\n"
 	 "the load's own code.  --run then loads, and says where the time went.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_LOAD | OPTION_RUN | OPTION_JSON, 1, 1,
-	 cmd_explain},
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_RUN | OPTION_JSON,
+	 1, 1, cmd_explain},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
 	 "Loads one tensor and writes its bytes, read back from the device.",
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
 	{"digest", "PATH", "an XXH3-128 digest of every tensor",
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
-	 OPTIONS_LOADING | OPTION_JSON, 1, 1, cmd_digest},
-	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert",
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_JSON, 1, 1, cmd_digest},
+	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, rename, convert",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
-	 "all: joins shards, splits into shards, picks tensors, and changes the format.  DST is\n"
-	 "a file or a folder (a model.safetensors is written there); it may be SRC if nothing of "
-	 "SRC is lost.  A file that\n"
-	 "is there is replaced; a link is replaced itself, not what it points to.",
-	 OPTION_TENSOR | OPTION_FORMAT | OPTION_SHARD_BYTES | OPTION_DIGEST | OPTION_NO_REPLACE |
-		 OPTION_NO_SYNC | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |
+	 "all: joins shards, splits into shards, picks and renames tensors, and changes the "
+	 "format.\n"
+	 "DST is a file or a folder (a model.safetensors is written there); a folder whose name "
+	 "ends\n"
+	 "with / is made.  From a folder to a folder, config, tokenizer and the like come along.  "
+	 "DST\n"
+	 "may be SRC if nothing of SRC is lost.  A file that is there is replaced; a link is "
+	 "replaced\n"
+	 "itself, not what it points to.",
+	 OPTION_TENSOR | OPTION_COPY | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |
 		 OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",

@@ -6,7 +6,6 @@
 #include "tools/operation.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +15,7 @@
 #include "cli/progress.h"
 #include "hoist/compat.h"
 #include "hoist/group.h"
+#include "tools/selection.h"
 
 /* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
@@ -60,6 +60,18 @@ static int open_targets(struct operation *op, const struct args *args)
 	return STATUS_OK;
 }
 
+static int select_tensors(struct operation *op, const struct args *args)
+{
+	struct selection selection;
+	int status = selection_of(args, op->checkpoint, &selection);
+	if (status != STATUS_OK)
+		return status;
+	op->n_names = selection.n;
+	status = selection_names(&selection, op->checkpoint, &op->names);
+	selection_free(&selection);
+	return status;
+}
+
 int operation_open(struct operation *op, const struct args *args)
 {
 	*op = (struct operation){0};
@@ -72,7 +84,9 @@ int operation_open(struct operation *op, const struct args *args)
 		return fail_call(err);
 	op->slices = args->load.slices;
 	op->n_slices = args->load.n_slices;
-	int status = open_replicas(op, args);
+	int status = select_tensors(op, args);
+	if (status == STATUS_OK)
+		status = open_replicas(op, args);
 	return status == STATUS_OK ? open_targets(op, args) : status;
 }
 
@@ -211,8 +225,7 @@ static int run(struct operation *op, const struct args *args, const hoist_load_o
 	return status;
 }
 
-static void set_options(struct operation *op, const struct args *args, const char *const *patterns,
-			size_t n_patterns, hoist_load_options *ret)
+static void set_options(struct operation *op, const struct args *args, hoist_load_options *ret)
 {
 	*ret = (hoist_load_options){
 		.size = sizeof *ret,
@@ -220,8 +233,8 @@ static void set_options(struct operation *op, const struct args *args, const cha
 		.engine = args->engine,
 		.io = args->io,
 		.budget = op->budget,
-		.tensors = n_patterns > 0 ? patterns : NULL,
-		.n_tensors = n_patterns,
+		.tensors = op->names,
+		.n_tensors = op->names != NULL ? op->n_names : 0,
 		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags,
 		.slices = args->load.slices,
 		.n_slices = args->load.n_slices,
@@ -239,18 +252,17 @@ static void set_options(struct operation *op, const struct args *args, const cha
 		use_targets(op, ret);
 }
 
-int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
-		   size_t n_patterns)
+int operation_load(struct operation *op, const struct args *args)
 {
 	hoist_load_options options;
-	set_options(op, args, patterns, n_patterns, &options);
+	set_options(op, args, &options);
 	return run(op, args, &options);
 }
 
 int operation_forecast(struct operation *op, const struct args *args, hoist_forecast *ret)
 {
 	hoist_load_options options;
-	set_options(op, args, args->patterns, args->n_patterns, &options);
+	set_options(op, args, &options);
 	*ret = (hoist_forecast){.size = sizeof *ret};
 	int err = hoist_load_forecast(op->checkpoint, &options, ret);
 	return err < 0 ? fail_call(err) : STATUS_OK;
@@ -364,6 +376,7 @@ void operation_close(struct operation *op)
 {
 	progress_end();
 	free(op->piece);
+	free(op->names);
 	hoist_load_destroy(op->load);
 	while (op->n_replicas > 0)
 		hoist_device_unref(op->replicas[--op->n_replicas]);
@@ -376,12 +389,4 @@ void operation_close(struct operation *op)
 	hoist_checkpoint_close(op->checkpoint);
 	hoist_budget_unref(op->budget);
 	*op = (struct operation){0};
-}
-
-bool operation_matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name)
-{
-	size_t index;
-	if (hoist_checkpoint_find(checkpoint, pattern, &index) == 0)
-		return strcmp(pattern, name) == 0;
-	return fnmatch(pattern, name, 0) == 0;
 }

@@ -3,7 +3,7 @@
  *
  *     operation_open(&op, args)                  checkpoint, device
  *     operation_forecast(&op, args, &forecast)   what a load would do
- *     operation_load(&op, args, patterns, n)     to its end, with progress
+ *     operation_load(&op, args)                  to its end, with progress
  *     operation_again(&op, args)                 once more, into the same memory
  *     operation_read(&op, t, i, ..., take)       reads bytes back from where they are
  *     operation_close(&op)                       always
@@ -28,6 +28,8 @@ struct operation {
 	size_t n_targets;
 	const hoist_load_slice *slices; /* of --slice; the targets have their own */
 	size_t n_slices;
+	const char **names; /* of the tensors that --tensor and --exclude leave; NULL: all */
+	size_t n_names;
 	hoist_budget *budget; /* NULL: the library's default */
 	hoist_load *load;
 	/* --stream: called for each tensor of target 0 that has come, before it is dropped.  NULL:
@@ -48,17 +50,13 @@ struct operation {
 #define OPERATION_PIECE_BYTES ((size_t)4 << 20)
 
 int operation_open(struct operation *op, const struct args *args);
-int operation_load(struct operation *op, const struct args *args, const char *const *patterns,
-		   size_t n_patterns);
-/* Says what operation_load() would do with the patterns of --tensor. */
+/* Loads the selected tensors. */
+int operation_load(struct operation *op, const struct args *args);
+/* Says what operation_load() would do. */
 int operation_forecast(struct operation *op, const struct args *args, hoist_forecast *ret);
 /* Loads once more, into the buffers of the load.  The new load and its report replace the first. */
 int operation_again(struct operation *op, const struct args *args);
 void operation_close(struct operation *op);
-
-/* A pattern that is the name of a tensor means that tensor, whatever characters it has; otherwise
- * it is a glob. */
-bool operation_matches(hoist_checkpoint *checkpoint, const char *pattern, const char *name);
 
 /* Takes @n bytes that begin @offset bytes into the tensor, row-major, whatever its strides in the
  * file.  Returns a STATUS_*; any but OK ends the reading, with its message printed. */

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "tools/verify.h"
+#include "tools/selection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +70,7 @@ static bool cut(const struct verify *verify, const hoist_tensor_info *tensor, ho
 		axes[a] = (hoist_slice)HOIST_ALL;
 	for (size_t i = 0; i < verify->n_slices; i++) {
 		const hoist_load_slice *slice = &verify->slices[i];
-		if (!operation_matches(verify->checkpoint, slice->tensor, tensor->name))
+		if (!selection_matches(verify->checkpoint, slice->tensor, tensor->name))
 			continue;
 		int axis = slice->axis < 0 ? slice->axis + tensor->rank : slice->axis;
 		int64_t extent = tensor->shape[axis];

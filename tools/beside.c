@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/beside.c - the files beside a folder's weights.
+ * The contract is in tools/beside.h. */
+#include "config.h"
+
+#include "tools/beside.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/fail.h"
+#include "cli/interrupt.h"
+
+#define MOST_BYTES ((off_t)64 << 20)
+#define PIECE_BYTES ((size_t)64 << 10)
+
+static const char *const names[] = {
+	"config.json",	     "*_config.json", /* generation_, preprocessor_, processor_ */
+	"tokenizer*",	     "special_tokens_map.json",
+	"added_tokens.json", "vocab.*",
+	"merges.txt",	     "chat_template*",
+	"*.jinja",	     "*.model", /* sentencepiece */
+	"*.tiktoken",
+};
+
+static bool is_wanted(const char *name)
+{
+	for (size_t i = 0; name[0] != '.' && i < sizeof names / sizeof names[0]; i++)
+		if (fnmatch(names[i], name, 0) == 0)
+			return true;
+	return false;
+}
+
+/* --- the files of the folder --- */
+
+static int add_name(struct beside *beside, const char *name)
+{
+	struct beside_file *more =
+		reallocarray(beside->files, beside->n_files + 1, sizeof *beside->files);
+	if (more == NULL)
+		return fail_memory();
+	beside->files = more;
+	more[beside->n_files] = (struct beside_file){.name = strdup(name), .fd = -1};
+	if (more[beside->n_files].name == NULL)
+		return fail_memory();
+	beside->n_files++;
+	return STATUS_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct beside_file *)a)->name, ((const struct beside_file *)b)->name);
+}
+
+static int list(struct beside *beside, const char *from)
+{
+	int status = STATUS_OK;
+	DIR *folder = opendir(from);
+	if (folder == NULL)
+		return fail("listing %s: %s", from, strerror(errno));
+	for (errno = 0; status == STATUS_OK; errno = 0) {
+		const struct dirent *entry = readdir(folder);
+		if (entry == NULL && errno != 0)
+			status = fail("listing %s: %s", from, strerror(errno));
+		if (entry == NULL)
+			break;
+		if (is_wanted(entry->d_name))
+			status = add_name(beside, entry->d_name);
+	}
+	(void)closedir(folder);
+	if (beside->n_files > 0)
+		qsort(beside->files, beside->n_files, sizeof *beside->files, by_name);
+	return status;
+}
+
+/* --- links --- */
+
+/* True if the file @path lies directly in models--NAME/blobs, is of the process's user or root, and
+ * the folder @from is models--NAME/snapshots/REVISION. */
+static bool is_blob(const char *path, const char *from)
+{
+	static const char blobs[] = "/blobs/";
+	struct stat st;
+	size_t n = strlen(from);
+	const char *revision = memrchr(from, '/', n);
+	const char *snapshots =
+		revision != NULL ? memrchr(from, '/', (size_t)(revision - from)) : NULL;
+	if (snapshots == NULL || strncmp(snapshots, "/snapshots/", 11) != 0)
+		return false;
+	size_t model = (size_t)(snapshots - from);
+	const char *name = memrchr(from, '/', model);
+	if (name == NULL || strncmp(name, "/models--", 9) != 0 || strncmp(path, from, model) != 0 ||
+	    strncmp(path + model, blobs, sizeof blobs - 1) != 0)
+		return false;
+	return strchr(path + model + sizeof blobs - 1, '/') == NULL && lstat(path, &st) == 0 &&
+	       (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
+static bool is_trusted(const char *path, const char *from)
+{
+	size_t n = strlen(from);
+	return (strncmp(path, from, n) == 0 && path[n] == '/') || is_blob(path, from);
+}
+
+/* Opens the file that a link leads to.  *ret: -1: the link leads to nothing that is to be read. */
+static int open_link(const char *from, const char *name, int *ret)
+{
+	char *path = NULL;
+	if (asprintf(&path, "%s/%s", from, name) < 0)
+		return fail_memory();
+	char *resolved = realpath(path, NULL);
+	char *folder = realpath(from, NULL);
+	int status = STATUS_OK;
+	if (resolved == NULL || folder == NULL)
+		status = fail("following the link %s: %s", path, strerror(errno));
+	else if (is_trusted(resolved, folder))
+		*ret = open(resolved, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	else
+		status =
+			fail("%s is a link to outside of its folder; if you trust the folder, give "
+			     "--follow-links, or leave the file with --only-weights",
+			     path);
+	free(folder);
+	free(resolved);
+	free(path);
+	return status;
+}
+
+/* *ret: a descriptor of the regular file; -1: it is left. */
+static int open_source(const struct beside *beside, const char *from, const char *name,
+		       unsigned flags, int *ret)
+{
+	const int how = O_RDONLY | O_NONBLOCK | O_CLOEXEC; /* a FIFO would block */
+	bool follow = (flags & BESIDE_FOLLOW_LINKS) != 0;
+	int status = STATUS_OK;
+	struct stat st;
+	int fd = openat(beside->from_fd, name, how | (follow ? 0 : O_NOFOLLOW));
+	int err = errno;
+	if (fd < 0 && err == ELOOP && !follow) {
+		status = open_link(from, name, &fd);
+		err = errno;
+	}
+	if (status == STATUS_OK && fd < 0 && err != ENXIO)
+		status = fail("opening %s/%s: %s", from, name, strerror(err));
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > MOST_BYTES)) {
+		(void)close(fd);
+		fd = -1;
+	}
+	*ret = fd;
+	return status;
+}
+
+/* --- copies without a name --- */
+
+/* True if the file system, or an old kernel, has no files without a name. */
+static bool needs_name(int error)
+{
+	return error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
+}
+
+/* Names are given by way of /proc.  Without it, or on a file system without files without a name,
+ * the copy has a hidden name until it is whole. */
+static int create(const struct beside *beside, struct beside_file *file)
+{
+	if (access("/proc/self/fd", X_OK) == 0) {
+		file->fd = openat(beside->to_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+		if (file->fd >= 0)
+			return STATUS_OK;
+		if (!needs_name(errno))
+			return fail("creating a file in %s: %s", beside->to, strerror(errno));
+	}
+	if (asprintf(&file->hidden, "%s/.%s.hoist-XXXXXX", beside->to, file->name) < 0) {
+		file->hidden = NULL;
+		return fail_memory();
+	}
+	file->fd = mkostemp(file->hidden, O_CLOEXEC);
+	if (file->fd < 0) {
+		int status = fail("creating %s: %s", file->hidden, strerror(errno));
+		free(file->hidden);
+		file->hidden = NULL;
+		return status;
+	}
+	mode_t mask = umask(0);
+	(void)umask(mask);
+	(void)fchmod(file->fd, 0666 & ~mask);
+	return STATUS_OK;
+}
+
+/* Reads up to @n bytes, less only at the end of the file.  Returns: how many; -1, with errno. */
+static ssize_t read_piece(int fd, unsigned char *to, size_t n)
+{
+	size_t done = 0;
+	while (done < n) {
+		ssize_t got = read(fd, to + done, n - done);
+		if (got == 0)
+			break;
+		if (got < 0 && errno != EINTR)
+			return -1;
+		done += got > 0 ? (size_t)got : 0;
+	}
+	return (ssize_t)done;
+}
+
+static int write_piece(int fd, const unsigned char *from, size_t n)
+{
+	while (n > 0) {
+		ssize_t put = write(fd, from, n);
+		if (put < 0 && errno != EINTR)
+			return -1;
+		from += put > 0 ? put : 0;
+		n -= put > 0 ? (size_t)put : 0;
+	}
+	return 0;
+}
+
+static int copy_content(const struct beside *beside, const struct beside_file *file, int source)
+{
+	unsigned char piece[PIECE_BYTES];
+	ssize_t n;
+	while ((n = read_piece(source, piece, sizeof piece)) > 0) {
+		if (interrupted())
+			return fail("cancelled");
+		if (write_piece(file->fd, piece, (size_t)n) < 0)
+			return fail("writing %s/%s: %s", beside->to, file->name, strerror(errno));
+	}
+	if (n < 0)
+		return fail("reading %s: %s", file->name, strerror(errno));
+	if (beside->sync && fsync(file->fd) < 0)
+		return fail("writing %s/%s: %s", beside->to, file->name, strerror(errno));
+	return STATUS_OK;
+}
+
+/* --- files that are there already --- */
+
+/* Returns: 1: both have the same bytes; 0: they do not; -1, with errno. */
+static int compare(int a, int b)
+{
+	unsigned char of_a[PIECE_BYTES], of_b[PIECE_BYTES];
+	for (;;) {
+		ssize_t n = read_piece(a, of_a, sizeof of_a);
+		ssize_t m = read_piece(b, of_b, sizeof of_b);
+		if (n < 0 || m < 0)
+			return -1;
+		if (n != m || memcmp(of_a, of_b, (size_t)n) != 0)
+			return 0;
+		if (n == 0)
+			return 1;
+	}
+}
+
+static int refuse_other(const struct beside *beside, const char *name)
+{
+	return fail("%s/%s is there already, with other content; it is not replaced: remove it, or "
+		    "copy with --only-weights",
+		    beside->to, name);
+}
+
+/* *there: the other folder has the file, with the same content. */
+static int look(const struct beside *beside, const char *name, int source, bool *there)
+{
+	struct stat st;
+	*there = false;
+	if (fstatat(beside->to_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT
+			       ? STATUS_OK
+			       : fail("looking at %s/%s: %s", beside->to, name, strerror(errno));
+	/* A link's file may be read for the comparison: nothing of it is written. */
+	int fd = openat(beside->to_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return fail("opening %s/%s: %s", beside->to, name, strerror(errno));
+	int same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? compare(source, fd) : 0;
+	int err = errno;
+	(void)close(fd);
+	*there = same > 0;
+	if (same < 0)
+		return fail("comparing with %s/%s: %s", beside->to, name, strerror(err));
+	return same > 0 ? STATUS_OK : refuse_other(beside, name);
+}
+
+static int take(struct beside *beside, struct beside_file *file, const char *from, unsigned flags)
+{
+	int source = -1;
+	bool there = false;
+	int status = open_source(beside, from, file->name, flags, &source);
+	if (source < 0) {
+		file->state = BESIDE_LEFT;
+		return status;
+	}
+	status = look(beside, file->name, source, &there);
+	file->state = there ? BESIDE_THERE : BESIDE_TAKEN;
+	if (status == STATUS_OK && !there)
+		status = create(beside, file);
+	if (status == STATUS_OK && !there)
+		status = copy_content(beside, file, source);
+	(void)close(source);
+	return status;
+}
+
+/* --- the calls --- */
+
+static int open_folder(const char *path, int *ret)
+{
+	*ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret >= 0 ? STATUS_OK : fail("opening the folder %s: %s", path, strerror(errno));
+}
+
+static bool is_same(const struct beside *beside)
+{
+	struct stat a, b;
+	return fstat(beside->from_fd, &a) == 0 && fstat(beside->to_fd, &b) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int beside_find(struct beside *beside, const char *from, const char *to, unsigned flags)
+{
+	*beside = (struct beside){.to = strdup(to), .from_fd = -1, .to_fd = -1};
+	beside->sync = (flags & BESIDE_NO_SYNC) == 0;
+	if (beside->to == NULL)
+		return fail_memory();
+	for (size_t n = strlen(to); n > 1 && beside->to[n - 1] == '/'; n--)
+		beside->to[n - 1] = '\0';
+	int status = open_folder(from, &beside->from_fd);
+	if (status == STATUS_OK)
+		status = open_folder(to, &beside->to_fd);
+	if (status != STATUS_OK || is_same(beside))
+		return status;
+	status = list(beside, from);
+	for (size_t i = 0; status == STATUS_OK && i < beside->n_files; i++)
+		status = take(beside, &beside->files[i], from, flags);
+	return status;
+}
+
+static int publish(const struct beside *beside, const struct beside_file *file)
+{
+	char proc[32];
+	(void)snprintf(proc, sizeof proc, "/proc/self/fd/%d", file->fd);
+	int err = file->hidden != NULL
+			  ? renameat2(AT_FDCWD, file->hidden, beside->to_fd, file->name,
+				      RENAME_NOREPLACE)
+			  : linkat(AT_FDCWD, proc, beside->to_fd, file->name, AT_SYMLINK_FOLLOW);
+	if (err < 0)
+		return errno == EEXIST
+			       ? refuse_other(beside, file->name)
+			       : fail("naming %s/%s: %s", beside->to, file->name, strerror(errno));
+	return STATUS_OK;
+}
+
+int beside_publish(struct beside *beside)
+{
+	int status = STATUS_OK;
+	for (size_t i = 0; status == STATUS_OK && i < beside->n_files; i++)
+		if (beside->files[i].fd >= 0)
+			status = publish(beside, &beside->files[i]);
+	if (status == STATUS_OK && beside->n_files > 0 && beside->sync && fsync(beside->to_fd) < 0)
+		status = fail("writing the folder %s: %s", beside->to, strerror(errno));
+	return status;
+}
+
+void beside_close(struct beside *beside)
+{
+	for (size_t i = 0; i < beside->n_files; i++) {
+		struct beside_file *file = &beside->files[i];
+		if (file->fd >= 0)
+			(void)close(file->fd);
+		if (file->hidden != NULL)
+			(void)unlink(file->hidden);
+		free(file->hidden);
+		free(file->name);
+	}
+	free(beside->files);
+	if (beside->from_fd >= 0)
+		(void)close(beside->from_fd);
+	if (beside->to_fd >= 0)
+		(void)close(beside->to_fd);
+	free(beside->to);
+	*beside = (struct beside){.from_fd = -1, .to_fd = -1};
+}
