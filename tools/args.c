@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "cli/format.h"
+#include "cli/nearest.h"
 
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
@@ -339,6 +340,17 @@ static int take_option(struct args *args, size_t row, char *value)
 	return STATUS_OK;
 }
 
+/* Prints the command's option that is nearest to @word, which begins with "--". */
+static void print_nearest(const struct command *command, const char *word)
+{
+	struct nearest nearest = {.typed = word + 2, .bytes = strcspn(word + 2, "=")};
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (((command->options | OPTION_HELP) & options[i].bit) != 0)
+			nearest_try(&nearest, options[i].name);
+	if (nearest.word != NULL)
+		(void)fprintf(stderr, " (did you mean --%s?)", nearest.word);
+}
+
 /* Says why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
 static int refused(const struct command *command, int what, char **argv)
 {
@@ -354,6 +366,7 @@ static int refused(const struct command *command, int what, char **argv)
 	} else {
 		(void)fputs("there is no option ", stderr);
 		print_escaped(stderr, argv[optind - 1]);
+		print_nearest(command, argv[optind - 1]);
 	}
 	return usage_error(command);
 }

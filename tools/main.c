@@ -12,6 +12,7 @@
 
 #include "cli/format.h"
 #include "cli/interrupt.h"
+#include "cli/nearest.h"
 #include "tools/args.h"
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -131,6 +132,15 @@ static void help(FILE *out)
 		out);
 }
 
+static void print_nearest(const char *name)
+{
+	struct nearest nearest = {.typed = name, .bytes = strlen(name)};
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		nearest_try(&nearest, commands[i].name);
+	if (nearest.word != NULL)
+		(void)fprintf(stderr, " (did you mean %s?)", nearest.word);
+}
+
 static int no_command(const char *name)
 {
 	(void)fputs("hoist: ", stderr);
@@ -142,6 +152,8 @@ static int no_command(const char *name)
 		(void)fputs("there is no command ", stderr);
 	if (name != NULL)
 		print_escaped(stderr, name);
+	if (name != NULL && name[0] != '-')
+		print_nearest(name);
 	(void)fputs("; see `hoist --help`\n", stderr);
 	return STATUS_USAGE;
 }
