@@ -35,10 +35,10 @@ static const struct command commands[] = {
 	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
 	 OPTION_TENSOR | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
-	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
-	 "which way each byte went, and why.",
+	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"
+	 "set the pace; -v, also which way each byte went, and why.",
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_AGAIN |
-		 OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
+		 OPTION_CACHE | OPTION_VERIFY | OPTION_VERBOSE | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",
 	 "Says what `hoist load` with these options would do, without reading a tensor: the bytes\n"
