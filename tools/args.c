@@ -84,6 +84,7 @@ static const struct {
 	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, "drop: everything"},
 	{OPTION_RUN, "run", NULL, "then load, and say where the time went"},
+	{OPTION_TREE, "tree", NULL, "as a tree of the names' parts, with the bytes of each"},
 	{OPTION_VERBOSE, "verbose", NULL, "-v: say which way the bytes went, and where the time"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
@@ -244,6 +245,8 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->force;
 	case OPTION_RUN:
 		return &args->run;
+	case OPTION_TREE:
+		return &args->tree;
 	case OPTION_VERBOSE:
 		return &args->verbose;
 	case OPTION_JSON:

@@ -33,7 +33,7 @@ static const struct command commands[] = {
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
 	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
 	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
-	 OPTION_TENSOR | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
+	 OPTION_TENSOR | OPTION_TREE | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"
 	 "set the pace; -v, also which way each byte went, and why.",
