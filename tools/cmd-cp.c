@@ -97,6 +97,25 @@ static int add_metadata(struct copy *copy, const struct args *args)
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
+static bool is_gguf_anew(const struct copy *copy)
+{
+	return strcmp(hoist_save_format(copy->save), "gguf") == 0 &&
+	       strcmp(hoist_checkpoint_format(copy->checkpoint), "gguf") != 0;
+}
+
+/* Readers of GGUF go by general.architecture and by names of their own for the tensors.  Whoever
+ * writes NAME.gguf expects a model that llama.cpp loads, and learns now rather than there that it
+ * is none. */
+static int check_container(const struct copy *copy, const struct args *args)
+{
+	if (!is_gguf_anew(copy) || args->copy.format != NULL)
+		return STATUS_OK;
+	return fail("%s would be a GGUF file that llama.cpp does not load: names and metadata stay "
+		    "those of %s, and general.architecture is missing; use llama.cpp's "
+		    "convert_hf_to_gguf.py, or give --format gguf to change the container alone",
+		    copy->path, hoist_checkpoint_format(copy->checkpoint));
+}
+
 static int create_save(struct copy *copy, const struct args *args, bool over_itself)
 {
 	const struct copy_args *given = &args->copy;
@@ -142,6 +161,8 @@ static int prepare(struct copy *copy, const struct args *args)
 		return fail_call(err);
 	bool over_itself = in_place(copy->checkpoint, copy->path);
 	status = create_save(copy, args, over_itself);
+	if (status == STATUS_OK)
+		status = check_container(copy, args);
 	if (status == STATUS_OK)
 		status = copy_add_tensors(copy->save, copy->checkpoint, args, &copy->tensors);
 	if (status == STATUS_OK && over_itself)
@@ -246,6 +267,9 @@ static void print_report(const struct copy *copy)
 	(void)printf("\nstaging   %s in use at most, budget %s\n",
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->budget_bytes, &b));
+	if (is_gguf_anew(copy))
+		(void)puts("format    gguf, the container alone: names and metadata are the "
+			   "source's, and llama.cpp does not load it");
 	unconverted_print(&copy->tensors.unconverted);
 	print_beside(copy, "beside    ", BESIDE_TAKEN);
 	print_beside(copy, "there     already, the same: ", BESIDE_THERE);
