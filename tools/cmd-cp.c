@@ -31,7 +31,7 @@ struct copy {
 	char *path;	    /* of the copy */
 	const char *folder; /* that the copy lies in, if the user named that; else NULL */
 	bool made_folder;
-	size_t n_tensors;
+	struct copy_tensors tensors;
 	struct beside beside;
 	hoist_save_report report;
 };
@@ -97,6 +97,25 @@ static int add_metadata(struct copy *copy, const struct args *args)
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
+static bool is_gguf_anew(const struct copy *copy)
+{
+	return strcmp(hoist_save_format(copy->save), "gguf") == 0 &&
+	       strcmp(hoist_checkpoint_format(copy->checkpoint), "gguf") != 0;
+}
+
+/* Readers of GGUF go by general.architecture and by names of their own for the tensors.  Whoever
+ * writes NAME.gguf expects a model that llama.cpp loads, and learns now rather than there that it
+ * is none. */
+static int check_container(const struct copy *copy, const struct args *args)
+{
+	if (!is_gguf_anew(copy) || args->copy.format != NULL)
+		return STATUS_OK;
+	return fail("%s would be a GGUF file that llama.cpp does not load: names and metadata stay "
+		    "those of %s, and general.architecture is missing; use llama.cpp's "
+		    "convert_hf_to_gguf.py, or give --format gguf to change the container alone",
+		    copy->path, hoist_checkpoint_format(copy->checkpoint));
+}
+
 static int create_save(struct copy *copy, const struct args *args, bool over_itself)
 {
 	const struct copy_args *given = &args->copy;
@@ -117,6 +136,19 @@ static int create_save(struct copy *copy, const struct args *args, bool over_its
 	return err != 0 ? fail_call(err) : STATUS_OK;
 }
 
+static int check_in_place(const struct copy *copy, const struct args *args)
+{
+	const char *losing = args->load.dtype != 0     ? "--dtype"
+			     : args->load.n_slices > 0 ? "--slice"
+						       : NULL;
+	if (losing != NULL)
+		return fail("%s is a source of the copy: with %s the file would lose what it has; "
+			    "copy to another name",
+			    copy->path, losing);
+	return in_place_check(copy->checkpoint, copy->save, copy->path, args->copy.shard_bytes != 0,
+			      copy->tensors.n);
+}
+
 static int prepare(struct copy *copy, const struct args *args)
 {
 	int status = find_path(copy, args);
@@ -130,10 +162,11 @@ static int prepare(struct copy *copy, const struct args *args)
 	bool over_itself = in_place(copy->checkpoint, copy->path);
 	status = create_save(copy, args, over_itself);
 	if (status == STATUS_OK)
-		status = copy_add_tensors(copy->save, copy->checkpoint, args, &copy->n_tensors);
+		status = check_container(copy, args);
+	if (status == STATUS_OK)
+		status = copy_add_tensors(copy->save, copy->checkpoint, args, &copy->tensors);
 	if (status == STATUS_OK && over_itself)
-		status = in_place_check(copy->checkpoint, copy->save, copy->path,
-					args->copy.shard_bytes != 0, copy->n_tensors);
+		status = check_in_place(copy, args);
 	return status == STATUS_OK ? add_metadata(copy, args) : status;
 }
 
@@ -234,6 +267,10 @@ static void print_report(const struct copy *copy)
 	(void)printf("\nstaging   %s in use at most, budget %s\n",
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->budget_bytes, &b));
+	if (is_gguf_anew(copy))
+		(void)puts("format    gguf, the container alone: names and metadata are the "
+			   "source's, and llama.cpp does not load it");
+	unconverted_print(&copy->tensors.unconverted);
 	print_beside(copy, "beside    ", BESIDE_TAKEN);
 	print_beside(copy, "there     already, the same: ", BESIDE_THERE);
 	print_beside(copy, "left      ", BESIDE_LEFT);
@@ -256,22 +293,24 @@ static int print_json(const struct copy *copy)
 	const hoist_save_report *report = &copy->report;
 	double seconds = (double)report->ns / 1e9;
 	return json_print(
-		json_pack(
-			"{s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
-			"s:o, s:o, s:o, s:o}",
-			"path", json_text(copy->path), "bytes", json_count(report->bytes),
-			"tensors", json_count(report->n_tensors), "files",
-			json_count(report->n_files), "seconds", seconds, "gb_per_s",
-			rate_of(report->bytes, seconds) / 1e9, "cpu_seconds",
-			(double)report->cpu_ns / 1e9, "sync_seconds", (double)report->sync_ns / 1e9,
-			"engine", json_text(report->engine), "engine_reason",
-			json_text(report->engine_reason), "io_reason", json_text(report->io_reason),
-			"direct_bytes", json_count(report->direct_bytes), "cached_bytes",
-			json_count(report->cached_bytes), "staging_peak_bytes",
-			json_count(report->staging_peak_bytes), "budget_bytes",
-			json_count(report->budget_bytes), "beside", beside_json(copy, BESIDE_TAKEN),
-			"beside_there", beside_json(copy, BESIDE_THERE), "beside_left",
-			beside_json(copy, BESIDE_LEFT)),
+		json_pack("{s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
+			  "s:o, s:o, s:o, s:o, s:o}",
+			  "path", json_text(copy->path), "bytes", json_count(report->bytes),
+			  "tensors", json_count(report->n_tensors), "files",
+			  json_count(report->n_files), "seconds", seconds, "gb_per_s",
+			  rate_of(report->bytes, seconds) / 1e9, "cpu_seconds",
+			  (double)report->cpu_ns / 1e9, "sync_seconds",
+			  (double)report->sync_ns / 1e9, "engine", json_text(report->engine),
+			  "engine_reason", json_text(report->engine_reason), "io_reason",
+			  json_text(report->io_reason), "direct_bytes",
+			  json_count(report->direct_bytes), "cached_bytes",
+			  json_count(report->cached_bytes), "staging_peak_bytes",
+			  json_count(report->staging_peak_bytes), "budget_bytes",
+			  json_count(report->budget_bytes), "unconverted",
+			  json_count(copy->tensors.unconverted.n), "beside",
+			  beside_json(copy, BESIDE_TAKEN), "beside_there",
+			  beside_json(copy, BESIDE_THERE), "beside_left",
+			  beside_json(copy, BESIDE_LEFT)),
 		true);
 }
 

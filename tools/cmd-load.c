@@ -11,6 +11,7 @@
 #include "cli/json.h"
 #include "tools/load-report.h"
 #include "tools/operation.h"
+#include "tools/unconverted.h"
 #include "tools/verify.h"
 
 /* "shm:" has 63 bytes behind it. */
@@ -30,34 +31,6 @@ static void print_reason(const char *what, const char *reason)
 	(void)putchar('\n');
 }
 
-/* Tensors that --dtype leaves in the file's dtype. */
-struct unconverted {
-	size_t n;
-	char dtypes[256]; /* each dtype once: "f8_e4m3, i64" */
-};
-
-static void add_dtype(struct unconverted *unconverted, const char *name)
-{
-	size_t used = strlen(unconverted->dtypes);
-	size_t n = strlen(name);
-	/* The name of a dtype may be the beginning of another's: f8_e4m3fn, f8_e4m3fnuz. */
-	for (const char *at = unconverted->dtypes; (at = strstr(at, name)) != NULL; at += n)
-		if ((at == unconverted->dtypes || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
-			return;
-	(void)snprintf(unconverted->dtypes + used, sizeof unconverted->dtypes - used, "%s%s",
-		       used > 0 ? ", " : "", name);
-}
-
-/* Counts a tensor of a load that converts to @asked. */
-static void count_one(hoist_dtype asked, hoist_buffer *buffer, struct unconverted *ret)
-{
-	hoist_dtype dtype = hoist_buffer_dtype(buffer);
-	if (dtype == asked)
-		return;
-	ret->n++;
-	add_dtype(ret, hoist_dtype_name(dtype));
-}
-
 /* The tensors of a load that streams are counted as they come. */
 struct counting {
 	hoist_dtype asked;
@@ -67,7 +40,7 @@ struct counting {
 static void count_given(void *context, hoist_buffer *buffer)
 {
 	const struct counting *counting = context;
-	count_one(counting->asked, buffer, counting->unconverted);
+	unconverted_count(counting->unconverted, counting->asked, hoist_buffer_dtype(buffer));
 }
 
 static int count_unconverted(const struct operation *op, const struct args *args,
@@ -79,21 +52,10 @@ static int count_unconverted(const struct operation *op, const struct args *args
 		hoist_buffer *buffer = NULL;
 		if (hoist_load_tensor(op->load, i, &(size_t){0}, &buffer) != 0)
 			return fail_library();
-		count_one(args->load.dtype, buffer, ret);
+		unconverted_count(ret, args->load.dtype, hoist_buffer_dtype(buffer));
 		hoist_buffer_unref(buffer);
 	}
 	return STATUS_OK;
-}
-
-static void print_unconverted(const struct unconverted *unconverted)
-{
-	struct text count;
-	if (unconverted->n > 0)
-		(void)printf(
-			"dtype     %s tensor%s left as in the file: %s; f32, f16 and bf16 alone "
-			"are converted\n",
-			format_count(unconverted->n, &count), unconverted->n == 1 ? "" : "s",
-			unconverted->dtypes);
 }
 
 /* These facts stand beside the report of the load. */
@@ -235,7 +197,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 	if (args->load.into)
 		print_before(report, &more->before);
 	print_stream(report, args, more->first_ns);
-	print_unconverted(&more->unconverted);
+	unconverted_print(&more->unconverted);
 	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
 }

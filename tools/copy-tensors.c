@@ -5,6 +5,8 @@
 
 #include "tools/copy-tensors.h"
 
+#include <fnmatch.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,20 +100,120 @@ static int rename_all(const struct args *args, struct entries *entries)
 	return given->n_renames > 0 ? check_names(entries) : STATUS_OK;
 }
 
+/* --- slices --- */
+
+struct cut {
+	size_t exact; /* the tensor that the slice's text is the name of; SIZE_MAX: it is a glob */
+	bool used;
+};
+
+struct cuts {
+	const hoist_load_slice *slices;
+	size_t n;
+	struct cut *cuts;
+	hoist_load_slice *of_one; /* of the tensor that is added */
+};
+
+static int make_cuts(hoist_checkpoint *checkpoint, const struct args *args, struct cuts *ret)
+{
+	size_t n = args->load.n_slices;
+	*ret = (struct cuts){
+		.slices = args->load.slices,
+		.n = n,
+		.cuts = calloc(n + 1, sizeof *ret->cuts),
+		.of_one = calloc(n + 1, sizeof *ret->of_one),
+	};
+	if (ret->cuts == NULL || ret->of_one == NULL)
+		return fail_memory();
+	for (size_t i = 0; i < n; i++)
+		if (hoist_checkpoint_find(checkpoint, ret->slices[i].tensor, &ret->cuts[i].exact) !=
+		    0)
+			ret->cuts[i].exact = SIZE_MAX;
+	return STATUS_OK;
+}
+
+static void free_cuts(struct cuts *cuts)
+{
+	free(cuts->cuts);
+	free(cuts->of_one);
+}
+
+/* Gathers the slices of one tensor.  Returns: how many there are. */
+static size_t cut_one(struct cuts *cuts, size_t index, const char *name)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < cuts->n; i++) {
+		struct cut *cut = &cuts->cuts[i];
+		bool means = cut->exact != SIZE_MAX ? cut->exact == index
+						    : fnmatch(cuts->slices[i].tensor, name, 0) == 0;
+		cut->used = cut->used || means;
+		if (means)
+			cuts->of_one[n++] = cuts->slices[i];
+	}
+	return n;
+}
+
 /* --- adding --- */
 
-static int add_all(hoist_save *save, hoist_checkpoint *checkpoint, const struct entries *entries)
+static bool is_converted(hoist_dtype dtype)
 {
-	for (size_t i = 0; i < entries->n; i++) {
-		const struct entry *entry = &entries->entries[i];
-		if (hoist_save_add_tensor(save, entry->renamed, checkpoint, entry->index) != 0)
-			return fail_library();
+	return dtype == HOIST_F32 || dtype == HOIST_F16 || dtype == HOIST_BF16;
+}
+
+static int add_one(hoist_save *save, hoist_checkpoint *checkpoint, const struct entry *entry,
+		   const struct args *args, struct cuts *cuts, struct copy_tensors *ret)
+{
+	hoist_tensor_info tensor = {.size = sizeof tensor};
+	(void)hoist_checkpoint_tensor(checkpoint, entry->index, &tensor);
+	const hoist_save_tensor as = {
+		.size = sizeof as,
+		.name = entry->renamed,
+		.dtype = args->load.dtype,
+		.slices = cuts->of_one,
+		.n_slices = cut_one(cuts, entry->index, entry->name),
+	};
+	int err = hoist_save_add_tensor_as(save, checkpoint, entry->index, &as);
+	if (err != 0)
+		return fail_call(err);
+	if (!is_converted(tensor.dtype))
+		unconverted_count(&ret->unconverted, args->load.dtype, tensor.dtype);
+	return STATUS_OK;
+}
+
+/* A slice of tensors that are not copied is no mistake. */
+static int check_cuts(hoist_checkpoint *checkpoint, const struct args *args, struct cuts *cuts)
+{
+	size_t n = hoist_checkpoint_n_tensors(checkpoint);
+	hoist_tensor_info tensor = {.size = sizeof tensor};
+	for (size_t i = 0; i < cuts->n; i++) {
+		for (size_t t = 0; t < n && !cuts->cuts[i].used; t++) {
+			(void)hoist_checkpoint_tensor(checkpoint, t, &tensor);
+			(void)cut_one(cuts, t, tensor.name);
+		}
+		if (!cuts->cuts[i].used)
+			return fail("%s has no tensor that matches \"%s\", to be sliced; see "
+				    "`hoist ls`",
+				    args->operands[0], cuts->slices[i].tensor);
 	}
 	return STATUS_OK;
 }
 
+static int add_all(hoist_save *save, hoist_checkpoint *checkpoint, const struct entries *entries,
+		   const struct args *args, struct copy_tensors *ret)
+{
+	struct cuts cuts;
+	int status = make_cuts(checkpoint, args, &cuts);
+	for (size_t i = 0; status == STATUS_OK && i < entries->n; i++)
+		status = add_one(save, checkpoint, &entries->entries[i], args, &cuts, ret);
+	if (status == STATUS_OK)
+		status = check_cuts(checkpoint, args, &cuts);
+	free_cuts(&cuts);
+	ret->n = entries->n;
+	return status;
+}
+
 int copy_add_tensors(hoist_save *save, hoist_checkpoint *checkpoint, const struct args *args,
-		     size_t *ret)
+		     struct copy_tensors *ret)
 {
 	struct selection selection;
 	struct entries entries = {0};
@@ -122,8 +224,7 @@ int copy_add_tensors(hoist_save *save, hoist_checkpoint *checkpoint, const struc
 	if (status == STATUS_OK)
 		status = rename_all(args, &entries);
 	if (status == STATUS_OK)
-		status = add_all(save, checkpoint, &entries);
-	*ret = entries.n;
+		status = add_all(save, checkpoint, &entries, args, ret);
 	free_entries(&entries);
 	selection_free(&selection);
 	return status;

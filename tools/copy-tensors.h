@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/copy-tensors.h - the tensors of a copy: which ones, and under which names. */
+/* tools/copy-tensors.h - the tensors of a copy: which ones, under which names, and in which form.
+ */
 #ifndef HOIST_TOOLS_COPY_TENSORS_H
 #define HOIST_TOOLS_COPY_TENSORS_H
 
@@ -8,10 +9,17 @@
 #include <hoist/hoist.h>
 
 #include "tools/args.h"
+#include "tools/unconverted.h"
+
+/* Facts for the report. */
+struct copy_tensors {
+	size_t n;
+	struct unconverted unconverted;
+};
 
 /* Adds the tensors of @checkpoint that --tensor and --exclude leave to @save, under the names that
- * --rename gives.  *ret: how many.  Returns: a STATUS_*, with the message printed. */
+ * --rename gives, as --slice and --dtype say.  Returns: a STATUS_*, with the message printed. */
 int copy_add_tensors(hoist_save *save, hoist_checkpoint *checkpoint, const struct args *args,
-		     size_t *ret);
+		     struct copy_tensors *ret);
 
 #endif

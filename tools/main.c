@@ -54,19 +54,15 @@ static const struct command commands[] = {
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_JSON, 1, 1, cmd_digest},
-	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, rename, convert",
+	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert, rename",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
-	 "all: joins shards, splits into shards, picks and renames tensors, and changes the "
-	 "format.\n"
-	 "DST is a file or a folder (a model.safetensors is written there); a folder whose name "
-	 "ends\n"
-	 "with / is made.  From a folder to a folder, config, tokenizer and the like come along.  "
-	 "DST\n"
-	 "may be SRC if nothing of SRC is lost.  A file that is there is replaced; a link is "
-	 "replaced\n"
-	 "itself, not what it points to.",
-	 OPTION_TENSOR | OPTION_COPY | OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET |
-		 OPTION_FOLLOW_LINKS | OPTION_JSON,
+	 "all: joins shards, splits into shards, picks, slices, converts and renames tensors, and\n"
+	 "changes the format.  DST is a file or a folder (a model.safetensors is written there);\n"
+	 "a folder whose name ends with / is made.  From a folder to a folder, config, tokenizer\n"
+	 "and the like come along.  DST may be SRC if nothing of SRC is lost.  A file that is\n"
+	 "there is replaced; a link is replaced itself, not what it points to.",
+	 OPTION_TENSOR | OPTION_CONVERT | OPTION_COPY | OPTION_ENGINE | OPTION_IO_FILES |
+		 OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
 	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"

@@ -11,9 +11,13 @@
  * Sources: buffers on any device and of any strides (written row-major), and tensors of an opened
  * checkpoint, which are read from its files as they are needed.  Bytes go through one set of
  * staging slots, which grows as long as the disk has less to write than it can take.  A Budget
- * bounds the slots, whatever the size of the model.  Two rare sources need memory for one tensor at
- * a time beside the slots, which no budget bounds: buffers with strides whose elements are less
- * than a byte, and tensors that lie in their file with strides.
+ * bounds the slots, whatever the size of the model.  Tensors of a checkpoint that are converted or
+ * sliced on their way (hoist_save_add_tensor_as()) need memory beside the slots, which then are a
+ * quarter of the budget: less than the rest of it (and 2 MiB at least), a part of the tensors at a
+ * time.  One row of a tensor (an index of its first axis) is never divided.  The budget is not
+ * charged with that memory, which is the CPU's own resource's, 32 MiB at a time.  Two rare sources need memory for one tensor at a time, which no budget bounds:
+ * buffers with strides whose elements are less than a byte, and tensors that lie in their file with
+ * strides.
  *
  * Pageable host buffers (not pinned ones) without strides that follow each other in memory as they
  * were added, 256 KiB or more together, are written straight from their memory, without a slot and
@@ -132,6 +136,26 @@ HOIST_API int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *b
  *   -ENOMEM. */
 HOIST_API int hoist_save_add_tensor(hoist_save *save, const char *name,
 				    hoist_checkpoint *checkpoint, size_t index);
+
+/* How a tensor of a checkpoint is saved, where that is not as it lies in the file.  A field that is
+ * 0 changes nothing. */
+typedef struct hoist_save_tensor {
+	size_t size;             /* sizeof(hoist_save_tensor) */
+	const char *name;        /* NULL: the name that the tensor has in the checkpoint */
+	hoist_dtype dtype;       /* f32, f16 or bf16: a tensor of one of these is converted, rounded to
+				  * nearest; a tensor of another dtype keeps that */
+	const hoist_load_slice *slices; /* the part of the tensor to save, each on another axis.  Their
+					 * field `tensor` is not read */
+	size_t n_slices;
+} hoist_save_tensor;
+
+/* Adds tensor @index of a checkpoint at the end, as @as says; NULL: as it is.  A tensor may be added
+ * several times, in parts.
+ * Returns: as hoist_save_add_tensor(); -EINVAL (as->dtype is another one; a slice is not within its
+ *   axis, divides a byte or a block, or shares its axis with another; slices of a tensor that has
+ *   strides in its file). */
+HOIST_API int hoist_save_add_tensor_as(hoist_save *save, hoist_checkpoint *checkpoint,
+				       size_t index, const hoist_save_tensor *as);
 
 /* Adds a string beside the tensors, UTF-8.  A key that was added before gets the new value.
  * Returns: 0; -EINVAL (no key or no value; not UTF-8; the key that DIGEST uses; .npy and .max,

@@ -236,6 +236,21 @@ static int check(const hoist_load_slice *slice, size_t number)
 	return 0;
 }
 
+int hoist__plan_slice(const hoist_load_slice *slice, size_t number,
+		      const struct hoist__tensor *tensor, int *ret_axis, int64_t *ret_begin,
+		      int64_t *ret_end)
+{
+	struct hoist__range range = {0};
+	int err = check(slice, number);
+	if (err == 0)
+		err = resolve(slice, tensor, ret_axis, &range);
+	if (err < 0)
+		return err;
+	*ret_begin = range.begin;
+	*ret_end = range.end;
+	return 0;
+}
+
 /* The selected tensors of one want. */
 struct selection {
 	const struct hoist__plan_tensor *tensors;

@@ -447,4 +447,10 @@ const struct hoist__tensor *hoist__plan_tensor_at(const hoist_checkpoint *checkp
 						  const struct hoist__plan *plan, size_t file,
 						  uint64_t offset);
 
+/* Finds the range of @tensor's axis that slice @number of a list means, which names the tensor.
+ * Returns: 0; -EINVAL: there is no such rank, axis or range, or the tensor has strides. */
+int hoist__plan_slice(const hoist_load_slice *slice, size_t number,
+		      const struct hoist__tensor *tensor, int *ret_axis, int64_t *ret_begin,
+		      int64_t *ret_end);
+
 #endif

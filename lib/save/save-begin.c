@@ -76,6 +76,16 @@ static int create_tables(struct hoist_save *save)
 	return 0;
 }
 
+/* A save that loads takes a quarter of the budget for slots. */
+static void leave_room(const struct hoist__job *job, size_t *slot_bytes, uint64_t *n_slots)
+{
+	uint64_t share = hoist__budget_limit(hoist__budget_of(job->budget)) / 4;
+	uint64_t slot = hoist__round_down(share / 8, HOIST__STAGING_MIN_SLOT_BYTES);
+	slot = hoist__max_u64(slot, HOIST__STAGING_MIN_SLOT_BYTES);
+	*slot_bytes = (size_t)hoist__min_u64(slot, *slot_bytes);
+	*n_slots = hoist__min_u64(hoist__max_u64(share / *slot_bytes, 4), *n_slots);
+}
+
 int hoist__save_make_staging(struct hoist__job *job)
 {
 	struct hoist_save *save = hoist__save_of(job);
@@ -87,13 +97,17 @@ int hoist__save_make_staging(struct hoist__job *job)
 	for (unsigned i = 0; i < save->n_streams; i++)
 		streams[i] = hoist__stream_dev_stream(save->streams[i]);
 	/* A small save takes no more of a shared budget than it can use. */
-	uint64_t n = count_blocks(save, HOIST__SAVE_SLOT_BYTES / 2) + 1;
+	size_t slot_bytes = HOIST__SAVE_SLOT_BYTES;
+	uint64_t most = HOIST__SAVE_SLOTS;
+	if (save->feed.n_batches > 0)
+		leave_room(job, &slot_bytes, &most);
+	uint64_t n = count_blocks(save, slot_bytes / 2) + 1;
 	struct hoist__staging_options options = {
 		.streams = streams,
 		.n_streams = save->n_streams,
 		.pool = pool,
-		.slot_bytes = HOIST__SAVE_SLOT_BYTES,
-		.n_slots = (unsigned)hoist__min_u64(n, HOIST__SAVE_SLOTS),
+		.slot_bytes = slot_bytes,
+		.n_slots = (unsigned)hoist__min_u64(n, most),
 		.n_step = HOIST__SAVE_STEP,
 	};
 	hoist__job_size_staging(job, &options, HOIST__SAVE_SLOTS * HOIST__SAVE_SLOT_BYTES);
@@ -186,6 +200,7 @@ void hoist__save_release(struct hoist_save *save)
 	save->fetches = NULL;
 	save->blocks = NULL;
 	save->window = save->free_blocks = NULL;
+	hoist__feed_release(save);
 	hoist_buffer_unref(save->packed);
 	save->packed = NULL;
 	save->packed_of = NULL;

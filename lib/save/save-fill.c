@@ -231,11 +231,13 @@ static int fill_part(struct hoist_save *save, struct hoist__save_block *block,
 				(entry_of(source)->tensor->offset + part->from - block->group_from),
 			part->bytes);
 		return 0;
+	case HOIST__FROM_LOAD:
+		return hoist__feed_copy(save, block->tensor, part->from, part->bytes, to);
 	case HOIST__FROM_MOVED:
 		break;
 	}
-	return hoist__source_gather(save, source, &save->tensors[block->tensor], part->from,
-				    part->bytes, to);
+	int err = hoist__source_gather(save, source, source->buffer, part->from, part->bytes, to);
+	return err < 0 ? hoist__fail_in(err, "saving tensor \"%.200s\"", source->name) : 0;
 }
 
 /* --- the block --- */
@@ -300,7 +302,8 @@ int hoist__block_fill(struct hoist_save *save, struct hoist__save_block *block, 
 			take_part(save, block, block->tensor, &part);
 		if (part.bytes > 0) {
 			moved += is_quick(save, block) ? 0 : part.bytes;
-			if (!heavy && moved > HOIST__SAVE_HEAVY_BYTES)
+			bool waits = save->sources[block->tensor].way == HOIST__FROM_LOAD;
+			if (!heavy && (waits || moved > HOIST__SAVE_HEAVY_BYTES))
 				return HOIST__FILL_HEAVY;
 			int step = fill_part(save, block, &part);
 			if (step != HOIST__FILL_DONE)

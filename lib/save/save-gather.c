@@ -127,26 +127,6 @@ static int gather_units(const hoist_buffer *buffer, const struct hoist__units *u
 
 /* --- packing --- */
 
-/* Loads a tensor that lies in its file with strides. */
-static int load_packed(const struct hoist__save_source *source, hoist_buffer **ret)
-{
-	const char *name = source->checkpoint->tensors[source->index].tensor->name;
-	const hoist_load_options options = {
-		.size = sizeof options,
-		.tensors = &name,
-		.n_tensors = 1,
-	};
-	hoist_load *load;
-	int err = hoist_load_start(source->checkpoint, &options, &load);
-	if (err < 0)
-		return err;
-	err = hoist_load_wait(load);
-	if (err == 0)
-		err = hoist_load_tensor(load, 0, NULL, ret);
-	hoist_load_destroy(load);
-	return err;
-}
-
 /* True if the buffer's bytes cannot be gathered: its elements are not whole bytes, and do not lie
  * side by side. */
 static bool needs_packing(const hoist_buffer *buffer)
@@ -163,23 +143,6 @@ static int copy_packed(hoist_buffer *buffer, hoist_buffer **ret)
 	hoist_device *cpu;
 	int err = hoist__device_cpu(&cpu);
 	return err < 0 ? err : hoist_buffer_contiguous(buffer, cpu, ret);
-}
-
-static int pack(const struct hoist__save_source *source, hoist_buffer **ret)
-{
-	if (source->checkpoint == NULL)
-		return copy_packed(source->buffer, ret);
-	hoist_buffer *loaded;
-	int err = load_packed(source, &loaded);
-	if (err < 0)
-		return err;
-	if (!needs_packing(loaded)) {
-		*ret = loaded;
-		return 0;
-	}
-	err = copy_packed(loaded, ret);
-	hoist_buffer_unref(loaded);
-	return err;
 }
 
 /* Strided buffers are copied box by box. */
@@ -202,17 +165,19 @@ static void drop_packed(struct hoist_save *save)
 	save->packed_of = NULL;
 }
 
-/* Copies from a copy of the whole tensor: a packed one, or one that was loaded.  Only one such copy
- * exists at a time, in host memory, until another tensor needs one or the tensor's end has been
- * copied.  If a range follows then, the copy is made again. */
+/* Copies from a packed copy of the whole buffer.  Only one such copy exists at a time, in host
+ * memory, until another tensor needs one or the buffer's end has been copied.  If a range follows
+ * then, the copy is made again. */
 static int gather_packed(struct hoist_save *save, const struct hoist__save_source *source,
-			 uint64_t from, size_t bytes, bool ends, const struct hoist__span *to)
+			 hoist_buffer *buffer, uint64_t from, size_t bytes,
+			 const struct hoist__span *to)
 {
 	int err = 0;
+	bool ends = from + bytes == buffer->bytes;
 	pthread_mutex_lock(&save->packing);
 	if (save->packed_of != source) {
 		drop_packed(save);
-		err = pack(source, &save->packed);
+		err = copy_packed(buffer, &save->packed);
 		save->packed_of = err == 0 ? source : NULL;
 	}
 	if (err == 0)
@@ -224,19 +189,15 @@ static int gather_packed(struct hoist_save *save, const struct hoist__save_sourc
 }
 
 int hoist__source_gather(struct hoist_save *save, const struct hoist__save_source *source,
-			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
-			 unsigned char *to)
+			 hoist_buffer *buffer, uint64_t from, size_t bytes, unsigned char *to)
 {
-	HOIST__ASSERT(bytes != 0 && from + bytes <= tensor->bytes);
+	HOIST__ASSERT(bytes != 0 && from + bytes <= buffer->bytes);
 	bool pinned = save->n_streams > 0;
 	const struct hoist__span slot = {
 		pinned ? hoist_stream_device(save->streams[0]) : NULL,
 		pinned ? HOIST__MEMORY_PINNED : HOIST__MEMORY_HOST,
 		(uintptr_t)to,
 	};
-	bool ends = from + bytes == tensor->bytes;
-	int err = source->buffer == NULL || needs_packing(source->buffer)
-			  ? gather_packed(save, source, from, bytes, ends, &slot)
-			  : copy_range(source->buffer, from, bytes, &slot);
-	return err < 0 ? hoist__fail_in(err, "saving tensor \"%.200s\"", tensor->name) : 0;
+	return needs_packing(buffer) ? gather_packed(save, source, buffer, from, bytes, &slot)
+				     : copy_range(buffer, from, bytes, &slot);
 }

@@ -290,6 +290,8 @@ int hoist__save_plan(struct hoist_save *save)
 {
 	int err = hoist__save_plan_sources(save);
 	if (err == 0)
+		err = hoist__save_plan_batches(save);
+	if (err == 0)
 		err = plan_files(save);
 	if (err == 0)
 		err = make_headers(save);
@@ -320,6 +322,7 @@ void hoist__save_unplan(struct hoist_save *save)
 	free(save->shadow_path);
 	free(save->index_text);
 	save->index_path = save->shadow_path = save->index_text = NULL;
+	hoist__save_unplan_batches(save);
 	free(save->tensors);
 	save->tensors = NULL;
 	for (unsigned s = 0; s < save->n_streams; s++)

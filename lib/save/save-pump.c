@@ -199,6 +199,8 @@ static bool round_of_save(struct hoist__job *job, uint64_t timeout_ns)
 	struct hoist_save *save = hoist__save_of(job);
 	if (job->phase == HOIST__JOB_RUNNING)
 		take_fetched(save);
+	else
+		hoist__feed_stop(save);
 	bool busy = begin_block(save);
 	seal_blocks(save);
 	HOIST__ASSERT(adds_up(save));

@@ -65,8 +65,12 @@ static void plan_tensor(struct hoist_save *save, struct hoist__save_source *sour
 	const struct hoist__checkpoint_tensor *entry = &source->checkpoint->tensors[source->index];
 	const struct hoist__file *file = source->checkpoint->files[entry->file].file;
 	uint64_t align = hoist__max_u64(file->memory_align, file->offset_align);
-	source->way = entry->tensor->strides == NULL ? HOIST__FROM_FILE : HOIST__FROM_MOVED;
-	save->source_align = hoist__max_u64(save->source_align, hoist__max_u64(align, 4096));
+	bool as_it_is = source->dims == NULL && source->dtype == entry->tensor->dtype;
+	source->way =
+		as_it_is && entry->tensor->strides == NULL ? HOIST__FROM_FILE : HOIST__FROM_LOAD;
+	if (source->way == HOIST__FROM_FILE)
+		save->source_align =
+			hoist__max_u64(save->source_align, hoist__max_u64(align, 4096));
 }
 
 /* The size follows from dtype and shape: the file holds the tensor row-major, whatever its strides
@@ -85,11 +89,11 @@ static int describe(struct hoist_save *save, const struct hoist__save_source *so
 			source->checkpoint->tensors[source->index].tensor;
 		uint64_t elements;
 		size_t bytes;
-		ret->dtype = tensor->dtype;
+		ret->dtype = source->dtype;
 		ret->rank = tensor->rank;
-		ret->shape = tensor->shape;
-		int err = hoist__buffer_measure(tensor->dtype, tensor->rank, tensor->shape,
-						&elements, &bytes);
+		ret->shape = source->dims != NULL ? source->dims : tensor->shape;
+		int err =
+			hoist__buffer_measure(ret->dtype, ret->rank, ret->shape, &elements, &bytes);
 		if (err < 0)
 			return hoist__fail_in(err, "saving tensor \"%.200s\"", source->name);
 		ret->bytes = bytes;

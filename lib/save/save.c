@@ -44,14 +44,19 @@ static int check_options(const char *path, const hoist_save_options *o,
 	return 0;
 }
 
+void hoist__save_free_source(struct hoist__save_source *source)
+{
+	free(source->name);
+	free(source->dims);
+	hoist_buffer_unref(source->buffer);
+	hoist_checkpoint_close(source->checkpoint);
+}
+
 static void free_save(struct hoist_save *save)
 {
 	hoist__save_unplan(save);
-	for (size_t i = 0; i < save->n_sources; i++) {
-		free(save->sources[i].name);
-		hoist_buffer_unref(save->sources[i].buffer);
-		hoist_checkpoint_close(save->sources[i].checkpoint);
-	}
+	for (size_t i = 0; i < save->n_sources; i++)
+		hoist__save_free_source(&save->sources[i]);
 	free(save->sources);
 	for (size_t i = 0; i < 2 * save->n_metadata; i++)
 		free(save->strings[i]);
@@ -61,6 +66,7 @@ static void free_save(struct hoist_save *save)
 	free(save->path);
 	hoist__job_fini(&save->job);
 	pthread_mutex_destroy(&save->packing);
+	pthread_mutex_destroy(&save->feed.lock);
 	free(save);
 }
 
@@ -87,6 +93,7 @@ int hoist_save_create(const char *path, const hoist_save_options *options, hoist
 	}
 	/* Locks of the default kind need no memory. */
 	save->packing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	save->feed.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	save->format = format;
 	save->engine_kind = o.engine;
 	save->io = o.io;
@@ -121,8 +128,8 @@ int hoist__save_check_open(const struct hoist_save *save)
 	return 0;
 }
 
-/* Makes room for one more source, which is zeroed except for its name, and not counted yet. */
-static int new_source(struct hoist_save *save, const char *name, struct hoist__save_source **ret)
+int hoist__save_new_source(struct hoist_save *save, const char *name,
+			   struct hoist__save_source **ret)
 {
 	if (name[0] == '\0')
 		return hoist__fail(-EINVAL, "saving %s: the name of tensor %zu is empty",
@@ -157,33 +164,10 @@ int hoist_save_add(hoist_save *save, const char *name, hoist_buffer *buffer)
 				  "memory that it is in",
 				  name);
 	if (err == 0)
-		err = new_source(save, name, &source);
+		err = hoist__save_new_source(save, name, &source);
 	if (err < 0)
 		return err;
 	source->buffer = hoist_buffer_ref(buffer);
-	save->n_sources++;
-	return 0;
-}
-
-int hoist_save_add_tensor(hoist_save *save, const char *name, hoist_checkpoint *checkpoint,
-			  size_t index)
-{
-	struct hoist__save_source *source;
-	int err = hoist__save_check_open(save);
-	if (err < 0)
-		return err;
-	if (checkpoint == NULL)
-		return hoist__fail(-EINVAL, "saving %s: the checkpoint is NULL", save->path);
-	if (index >= checkpoint->n_tensors)
-		return hoist__fail(-EINVAL,
-				   "saving %s: there is no tensor %zu: the checkpoint has %zu",
-				   save->path, index, checkpoint->n_tensors);
-	err = new_source(save, name != NULL ? name : checkpoint->tensors[index].tensor->name,
-			 &source);
-	if (err < 0)
-		return err;
-	source->checkpoint = hoist__checkpoint_ref(checkpoint);
-	source->index = index;
 	save->n_sources++;
 	return 0;
 }

@@ -4,13 +4,16 @@
  *   save.c          the object: options, adding, starting, waiting
  *   save-format.c   chooses the format that is written
  *   save-metadata.c strings beside the tensors
+ *   save-tensor.c   adds tensors of checkpoints: as they are, converted, or parts of them
  *   save-sources.c  sources -> tensors as the format writes them
- *   save-plan.c     tensors -> files: formats, shards, headers, the place of every tensor
+ *   save-batch.c    plans the loads that bring tensors which are not saved as they lie in their
+ * files save-plan.c     tensors -> files: formats, shards, headers, the place of every tensor
  *   save-place.c    cuts files into blocks, and finds the bytes that need no slot
  *   save-begin.c    the means of the loop: slots, blocks, the engine; the report
  *   save-pump.c     the loop: blocks are begun, filled, sealed, written
  *   save-complete.c the ends of the blocks' requests
  *   save-fill.c     fills one block with bytes from their sources
+ *   save-feed.c     runs these loads, and copies from their buffers into blocks
  *   save-gather.c   gathers bytes of a tensor that do not lie in the file's order
  *   save-seal.c     the work in the order of the file: digests
  *   save-publish.c  the end: synchronises, renames, removes stale files
@@ -69,6 +72,9 @@
  *           the disk's time.  Source and destination are rarely aligned to each other; then no byte
  *           moves, and the case is not treated otherwise.
  *
+ *   LOAD    of a checkpoint, and converted, sliced, or with strides in the file: comes by a load of
+ *           the save's own, and is copied from the load's buffers by the crew (lib/save/feed.h)
+ *
  * A read is a barrier in its block, so that later bytes of the block overwrite the read's surplus
  * bytes.  As many blocks as there are slots are filled at once, which keeps the disk busy.
  *
@@ -108,6 +114,7 @@
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/copy/copy.h"
 #include "lib/job/job.h"
+#include "lib/save/feed.h"
 
 #define HOIST__SAVE_SLOT_BYTES ((size_t)4 << 20)
 /* Some disks (Firecracker's virtual ones) answer only when nothing is left to write, all writes at
@@ -134,11 +141,22 @@ struct hoist__save_format {
 /* The source of a tensor's bytes. */
 struct hoist__save_source {
 	char *name;
-	enum { HOIST__FROM_HOST, HOIST__FROM_DEVICE, HOIST__FROM_MOVED, HOIST__FROM_FILE } way;
+	enum {
+		HOIST__FROM_HOST,
+		HOIST__FROM_DEVICE,
+		HOIST__FROM_MOVED,
+		HOIST__FROM_FILE,
+		HOIST__FROM_LOAD
+	} way;
 	unsigned stream;      /* DEVICE: of save->streams */
 	hoist_buffer *buffer; /* or */
 	hoist_checkpoint *checkpoint;
 	size_t index;
+	hoist_dtype dtype; /* in which the checkpoint's tensor is saved */
+	hoist_dtype asked; /* of the load that brings it; 0: the file's */
+	int64_t *dims;	   /* the shape of the part that is saved; NULL: all of it */
+	int64_t *begins;   /* the first index of the part on each axis */
+	size_t segment;	   /* LOAD: the first of feed.segments */
 };
 
 struct hoist__save_file {
@@ -240,6 +258,7 @@ struct hoist_save {
 	hoist_stream *streams[HOIST__STAGING_MAX_STREAMS];
 	unsigned n_streams;
 	uint64_t source_align; /* of direct reads; 0: nothing is read */
+	struct hoist__save_feed feed;
 
 	/* The pump's. */
 	struct hoist__save_block *blocks;
@@ -263,8 +282,8 @@ struct hoist_save {
 	struct hoist__save_routes routes;
 	hoist_save_report report;
 
-	/* The crew's, under the lock: a packed copy of one MOVED tensor that cannot be gathered,
-	 * the one needed last. */
+	/* The crew's, under the lock: a packed copy of one tensor that cannot be gathered, the one
+	 * needed last. */
 	pthread_mutex_t packing;
 	hoist_buffer *packed;
 	const struct hoist__save_source *packed_of;
@@ -283,6 +302,11 @@ static inline struct hoist_save *hoist__save_of(struct hoist__job *job)
 
 /* Returns: 0; -EINVAL, -ESTALE: nothing can be added any more. */
 int hoist__save_check_open(const struct hoist_save *save);
+
+/* Makes room for one more source, which is zeroed except for its name, and not counted yet. */
+int hoist__save_new_source(struct hoist_save *save, const char *name,
+			   struct hoist__save_source **ret);
+void hoist__save_free_source(struct hoist__save_source *source);
 
 /* --- save-format.c --- */
 
@@ -387,10 +411,10 @@ static inline const unsigned char *hoist__block_data(const struct hoist__save_bl
 
 /* --- save-gather.c --- */
 
-/* Copies bytes [@from, @from + @bytes) of the tensor, in row-major order, to @to.  Threads: any. */
+/* Copies bytes [@from, @from + @bytes) of the @source's @buffer, in row-major order, to @to.
+ * Threads: any. */
 int hoist__source_gather(struct hoist_save *save, const struct hoist__save_source *source,
-			 const struct hoist__out_tensor *tensor, uint64_t from, size_t bytes,
-			 unsigned char *to);
+			 hoist_buffer *buffer, uint64_t from, size_t bytes, unsigned char *to);
 
 /* --- save-seal.c --- */
 

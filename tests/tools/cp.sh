@@ -177,8 +177,16 @@ grep -q metadata "$work/said.safetensors" && fail "metadata where there were non
 # To other formats and back; from GGUF to GGUF nothing changes.
 mkcheckpoint --bytes 3M --tensors 9 --dtypes f16,f32 "$work/plain"
 refdigest "$work/plain" >"$work/digests"
-run 0 cp "$work/plain" "$work/plain.gguf"
+for name in plain.gguf plain.GGUF; do
+	run 1 cp "$work/plain" "$work/$name"
+	one_line 'llama.cpp does not load'
+	one_line '--format gguf to change the container alone'
+	[ ! -e "$work/$name" ] || fail "a file after all"
+done
+run 0 cp --format gguf "$work/plain" "$work/plain.gguf"
+grep -q '^format  *gguf, the container alone' "$out" || fail "no line about the container"
 run 0 cp --budget 256K "$work/plain.gguf" "$work/again.gguf"
+grep -q '^format' "$out" && fail "a line about the container, from GGUF to GGUF"
 cmp "$work/plain.gguf" "$work/again.gguf" || fail "a GGUF file has changed"
 run 0 cp --format safetensors "$work/again.gguf" "$work/back/"
 refdigest "$work/back" | cmp - "$work/digests" || fail "through GGUF: other tensors"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Scenarios of the failure sweep (tests/faults/sweep.h): buffers are saved, then their checkpoint
- * in shards; large host buffers are saved.  Nothing else is left in the folder. */
+ * in shards; large host buffers are saved; a checkpoint is saved converted and in parts.  Nothing
+ * else is left in the folder. */
 #include "config.h"
 
 #include <sys/stat.h>
@@ -136,12 +137,72 @@ static int save_large(void)
 	return with_budget(1 << 20, save_flat_and_turned);
 }
 
+/* --- converted, and in parts --- */
+
+static int save_source(hoist_budget *budget)
+{
+	const int64_t shape[] = {300, 500};
+	const hoist_save_options options = {
+		.size = sizeof options,
+		.engine = HOIST_ENGINE_THREADS,
+		.budget = budget,
+		.flags = HOIST_SAVE_NO_SYNC,
+	};
+	hoist_device *cpu = NULL;
+	hoist_save *save = NULL;
+	hoist_buffer *buffer = NULL;
+	int err = hoist_save_create(sweep_path("converted/s.safetensors"), &options, &save);
+	STEP(err, hoist_device_open("cpu", &cpu));
+	STEP(err, hoist_buffer_create(cpu, HOIST_F32, 2, shape, HOIST_BUFFER_ZERO, &buffer));
+	STEP(err, hoist_save_add(save, "a", buffer));
+	STEP(err, hoist_save_add(save, "b", buffer));
+	hoist_buffer_unref(buffer);
+	hoist_device_unref(cpu);
+	if (save != NULL)
+		err = finish(save, err);
+	return err;
+}
+
+/* Several loads, as a batch has 256 KiB. */
+static int save_converted(hoist_budget *budget)
+{
+	static const hoist_load_slice part = {.axis = 1, .rank = 1, .n_ranks = 2};
+	const hoist_save_tensor as[] = {
+		{.size = sizeof as[0], .dtype = HOIST_BF16},
+		{.size = sizeof as[0], .slices = &part, .n_slices = 1},
+		{.size = sizeof as[0], .name = "c", .dtype = HOIST_F16},
+	};
+	const hoist_save_options options = {
+		.size = sizeof options,
+		.engine = HOIST_ENGINE_THREADS,
+		.budget = budget,
+		.flags = HOIST_SAVE_NO_SYNC,
+	};
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_save *save = NULL;
+	int err = save_source(budget);
+	STEP(err, hoist_checkpoint_open(sweep_path("converted/s.safetensors"), 0, &checkpoint));
+	STEP(err, hoist_save_create(sweep_path("converted/c.safetensors"), &options, &save));
+	for (size_t i = 0; i < 3; i++)
+		STEP(err, hoist_save_add_tensor_as(save, checkpoint, i % 2, &as[i]));
+	hoist_checkpoint_close(checkpoint);
+	if (save != NULL)
+		err = finish(save, err);
+	return err;
+}
+
+static int save_in_parts(void)
+{
+	return with_budget(256 << 10, save_converted);
+}
+
 /* --- folders --- */
 
 static bool set_up(void)
 {
 	(void)mkdir(sweep_path("saved"), 0700);
 	(void)mkdir(sweep_path("large"), 0700);
+	(void)mkdir(sweep_path("converted"), 0700);
 	return true;
 }
 
@@ -163,6 +224,11 @@ static void check_large(int err)
 	check_folder(err, "large", 1);
 }
 
+static void check_converted(int err)
+{
+	check_folder(err, "converted", 2);
+}
+
 const struct sweep_scenario sweep_lib_save[] = {
 	SWEEP_BOTH("lib-save", 1, 3, .set_up = set_up, .prepare = sweep_need_devices, .run = saves,
 		   .check = check),
@@ -171,5 +237,10 @@ const struct sweep_scenario sweep_lib_save[] = {
 	 .set_up = set_up,
 	 .run = save_large,
 	 .check = check_large},
+	{.name = "lib-save-converted",
+	 .kinds = SWEEP_COLD(SWEEP_OWN),
+	 .set_up = set_up,
+	 .run = save_in_parts,
+	 .check = check_converted},
 	{.name = NULL},
 };

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/unconverted.c - the tensors that --dtype leaves in the file's dtype.
+ * The contract is in tools/unconverted.h. */
+#include "config.h"
+
+#include "tools/unconverted.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/format.h"
+
+static void add_dtype(struct unconverted *unconverted, const char *name)
+{
+	size_t used = strlen(unconverted->dtypes);
+	size_t n = strlen(name);
+	/* The name of a dtype may be the beginning of another's: f8_e4m3fn, f8_e4m3fnuz. */
+	for (const char *at = unconverted->dtypes; (at = strstr(at, name)) != NULL; at += n)
+		if ((at == unconverted->dtypes || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
+			return;
+	(void)snprintf(unconverted->dtypes + used, sizeof unconverted->dtypes - used, "%s%s",
+		       used > 0 ? ", " : "", name);
+}
+
+void unconverted_count(struct unconverted *unconverted, hoist_dtype asked, hoist_dtype dtype)
+{
+	if (asked == HOIST_DTYPE_INVALID || dtype == asked)
+		return;
+	unconverted->n++;
+	add_dtype(unconverted, hoist_dtype_name(dtype));
+}
+
+void unconverted_print(const struct unconverted *unconverted)
+{
+	struct text count;
+	if (unconverted->n > 0)
+		(void)printf(
+			"dtype     %s tensor%s left as in the file: %s; f32, f16 and bf16 alone "
+			"are converted\n",
+			format_count(unconverted->n, &count), unconverted->n == 1 ? "" : "s",
+			unconverted->dtypes);
+}

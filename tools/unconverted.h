@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/unconverted.h - the tensors that --dtype leaves in the file's dtype, for the reports. */
+#ifndef HOIST_TOOLS_UNCONVERTED_H
+#define HOIST_TOOLS_UNCONVERTED_H
+
+#include <stddef.h>
+
+#include <hoist/dtype.h>
+
+struct unconverted {
+	size_t n;
+	char dtypes[256]; /* each dtype once: "f8_e4m3, i64" */
+};
+
+/* Counts a tensor that has @dtype and was to have @asked; 0: nothing was asked for. */
+void unconverted_count(struct unconverted *unconverted, hoist_dtype asked, hoist_dtype dtype);
+
+/* Prints a line of a report, if there are such tensors. */
+void unconverted_print(const struct unconverted *unconverted);
+
+#endif
