@@ -59,9 +59,11 @@ typedef struct hoist_group {
  * no step within the timeout is a rank that has stopped.
  *
  * Streaming (HOIST_LOAD_STREAM): a rank has tensors before the others have all of theirs, and keeps
- * them if another rank fails later.  hoist_load_next() gives 0 once all ranks have all, and
- * -ECONNRESET where hoist_load_wait() gives -ETIMEDOUT, which there means "nothing yet".  There is
- * no window: a rank whose window is full would hold the bytes that all ranks wait for.
+ * them if another rank fails later.  hoist_load_next() gives 0 once all ranks have all.  There is no
+ * window: a rank whose window is full would hold the bytes that all ranks wait for.
+ *
+ * hoist_load_next() and hoist_load_wait_for() give -ECONNRESET where hoist_load_wait() gives
+ * -ETIMEDOUT: from these two that means "not yet".
  *
  * In place (`into`): buffers are untouched, whole or torn as after any load, also if another rank
  * died.  The ranks wait for one whose buffers' streams are busy as for one that has not come.

@@ -322,6 +322,11 @@ HOIST_API int hoist_load_step(hoist_load *load, uint64_t timeout_ns);
  *   or the load has failed or was cancelled: nobody would take what the window waits for). */
 HOIST_API int hoist_load_wait(hoist_load *load);
 
+/* The same, for @timeout_ns nanoseconds at most; 0: looks, and drives a caller-driven load one step.
+ * Returns: as hoist_load_wait(); -ETIMEDOUT (the load has not ended yet, and goes on).  A rank of a
+ *   group that did not come is -ECONNRESET here. */
+HOIST_API int hoist_load_wait_for(hoist_load *load, uint64_t timeout_ns);
+
 /* Asks the load to end soon.  hoist_load_wait() then gives -ECANCELED, unless the load had already
  * ended or failed.  Does not block. */
 HOIST_API void hoist_load_cancel(hoist_load *load);

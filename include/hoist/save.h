@@ -190,6 +190,10 @@ HOIST_API int hoist_save_start(hoist_save *save);
  *   text says which); -EIO and the like; the failure of reading a source. */
 HOIST_API int hoist_save_wait(hoist_save *save);
 
+/* The same, for @timeout_ns nanoseconds at most.
+ * Returns: as hoist_save_wait(); -ETIMEDOUT (the save has not ended yet, and goes on). */
+HOIST_API int hoist_save_wait_for(hoist_save *save, uint64_t timeout_ns);
+
 /* A descriptor for poll() and the like: it is readable once the save is done and hoist_save_wait()
  * does not block.  The descriptor is the save's: the caller must not read or close it.
  * Returns: the descriptor; -EINVAL (the save has not been started); -EMFILE, -ENFILE, -ENOMEM;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/wait.h"
 #include "device/scope.h"
 
 /* --- making --- */
@@ -28,14 +29,19 @@ int hoist__job_init(struct hoist__job *job, const struct hoist__job_kind *kind,
 		.pid = getpid(),
 		.generation = hoist__fork_now(),
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.ended = PTHREAD_COND_INITIALIZER,
 		.driving = PTHREAD_MUTEX_INITIALIZER,
 		.fd = -1,
 	};
-	if (budget == NULL)
-		return hoist_budget_create(HOIST_BUDGET_DEFAULT, &job->budget);
-	job->budget = hoist_budget_ref(budget);
-	return 0;
+	err = hoist__condition_init(&job->ended);
+	if (err < 0)
+		return hoist__fail(-ENOMEM, "making a condition for a %s's end", kind->what);
+	if (budget != NULL)
+		job->budget = hoist_budget_ref(budget);
+	else
+		err = hoist_budget_create(HOIST_BUDGET_DEFAULT, &job->budget);
+	if (err < 0)
+		pthread_cond_destroy(&job->ended);
+	return err;
 }
 
 void hoist__job_fini(struct hoist__job *job)
@@ -167,14 +173,16 @@ bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns)
 	return done;
 }
 
-/* Drives a job that its caller drives, in one scope: the caller waits for the end. */
-static void drive_to_end(struct hoist__job *job)
+/* Drives a job that its caller drives, in one scope: the caller waits until @deadline for the
+ * end. */
+static void drive_until(struct hoist__job *job, uint64_t deadline)
 {
 	struct hoist__dev_scope scope;
 	if (!job->caller_driven)
 		return;
 	hoist__dev_enter(job->dev, &scope);
-	while (!hoist__job_step(job, UINT64_MAX))
+	while (!hoist__job_step(job, hoist__deadline_left(deadline)) &&
+	       hoist__deadline_left(deadline) > 0)
 		continue;
 	hoist__dev_leave(&scope);
 }
@@ -214,17 +222,19 @@ int hoist__job_outcome(const struct hoist__job *job)
 	return job->err < 0 ? hoist__fail_again(job->err, &job->failure) : 0;
 }
 
-int hoist__job_wait(struct hoist__job *job)
+int hoist__job_wait(struct hoist__job *job, uint64_t timeout_ns)
 {
+	uint64_t deadline = hoist__deadline(timeout_ns);
 	int err = hoist__job_check_process(job);
 	if (err < 0)
 		return err;
-	drive_to_end(job);
+	drive_until(job, deadline);
 	pthread_mutex_lock(&job->lock);
-	while (!hoist__job_is_done(job))
-		pthread_cond_wait(&job->ended, &job->lock);
+	while (err == 0 && !hoist__job_is_done(job))
+		err = hoist__condition_wait(&job->ended, &job->lock, deadline);
+	bool done = hoist__job_is_done(job);
 	pthread_mutex_unlock(&job->lock);
-	return hoist__job_outcome(job);
+	return done ? hoist__job_outcome(job) : 1;
 }
 
 void hoist__job_cancel(struct hoist__job *job)
@@ -237,7 +247,7 @@ bool hoist__job_stop(struct hoist__job *job)
 	if (job->generation != hoist__fork_now())
 		return false;
 	hoist__job_cancel(job);
-	drive_to_end(job);
+	drive_until(job, UINT64_MAX);
 	if (job->has_thread)
 		pthread_join(job->thread, NULL);
 	HOIST__ASSERT(hoist__job_is_done(job) || !(job->has_thread || job->caller_driven));

@@ -137,9 +137,9 @@ int hoist__job_check_process(const struct hoist__job *job);
 /* Caller-driven: one round.  True once the job is DONE. */
 bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns);
 
-/* Waits for the end; drives the job meanwhile if its caller does.  Returns: hoist__job_outcome();
- * -ESTALE. */
-int hoist__job_wait(struct hoist__job *job);
+/* Waits up to @timeout_ns for the end; drives the job meanwhile if its caller does.  UINT64_MAX: as
+ * long as needed.  Returns: hoist__job_outcome(); 1: it has not ended; -ESTALE. */
+int hoist__job_wait(struct hoist__job *job, uint64_t timeout_ns);
 
 bool hoist__job_is_done(const struct hoist__job *job);
 

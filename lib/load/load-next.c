@@ -187,7 +187,7 @@ int hoist_load_next(hoist_load *load, uint64_t timeout_ns, hoist_load_item *item
 		return hoist__fail(-ETIMEDOUT, "no further tensor has arrived yet");
 	/* Only the last step of the load may be missing. */
 	if (found == LOOK_OVER)
-		err = hoist__job_wait(&load->job);
+		err = hoist__job_wait(&load->job, UINT64_MAX);
 	if (found == LOOK_OVER || found == LOOK_FAILED)
 		return err == -ETIMEDOUT ? -ECONNRESET : err; /* it would mean: nothing yet */
 	(void)hoist__options_out("hoist_load_item", item, &made, sizeof made);

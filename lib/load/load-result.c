@@ -130,27 +130,6 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 	return err < 0 ? err : hoist__buffer_make(storage, &view, ret);
 }
 
-/* The @index-th tensor of a target that the load has. */
-static int give_tensor(hoist_load *load, size_t target, size_t index, size_t *ret_tensor,
-		       hoist_buffer **ret)
-{
-	const struct hoist__plan_want *want = want_of(load, target);
-	if (index >= want->n_tensors)
-		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
-				   want->n_tensors);
-	size_t i = want->first_tensor + index;
-	int err = hoist__load_make_buffer(load, i, target, ret);
-	if (err == 0 && ret_tensor != NULL)
-		*ret_tensor = load->plan.tensors[i].index;
-	return err;
-}
-
-int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_buffer **ret)
-{
-	int err = check_loaded(load);
-	return err < 0 ? err : give_tensor(load, 0, index, ret_tensor, ret);
-}
-
 int hoist_load_target_tensor(hoist_load *load, size_t target, size_t index, size_t *ret_tensor,
 			     hoist_buffer **ret)
 {
@@ -160,18 +139,28 @@ int hoist_load_target_tensor(hoist_load *load, size_t target, size_t index, size
 	if (target >= load->n_targets)
 		return hoist__fail(-EINVAL, "target %zu: the load has %zu", target,
 				   load->n_targets);
-	return give_tensor(load, target, index, ret_tensor, ret);
+	const struct hoist__plan_want *want = want_of(load, target);
+	if (index >= want->n_tensors)
+		return hoist__fail(-EINVAL, "tensor %zu was not loaded: the load has %zu", index,
+				   want->n_tensors);
+	size_t i = want->first_tensor + index;
+	err = hoist__load_make_buffer(load, i, target, ret);
+	if (err == 0 && ret_tensor != NULL)
+		*ret_tensor = load->plan.tensors[i].index;
+	return err;
+}
+
+int hoist_load_tensor(hoist_load *load, size_t index, size_t *ret_tensor, hoist_buffer **ret)
+{
+	return hoist_load_target_tensor(load, 0, index, ret_tensor, ret);
 }
 
 int hoist_load_replica(hoist_load *load, size_t replica, size_t index, hoist_buffer **ret)
 {
 	size_t n = load->options.n_replicas;
-	int err = check_loaded(load);
-	if (err < 0)
-		return err;
 	if (replica >= n)
 		return hoist__fail(-EINVAL, "replica %zu: the load has %zu", replica, n);
-	return give_tensor(load, replica + 1, index, NULL, ret); /* the first is no replica */
+	return hoist_load_target_tensor(load, replica + 1, index, NULL, ret); /* 0 is no replica */
 }
 
 static int compare_index(const void *a, const void *b)

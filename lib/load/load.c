@@ -292,11 +292,12 @@ int hoist_load_step(hoist_load *load, uint64_t timeout_ns)
 /* Nobody would take the tensors that the window waits for. */
 static int check_wait(hoist_load *load)
 {
-	if (load->give == NULL || load->options.window_bytes == 0 ||
+	int err = hoist__job_check_process(&load->job);
+	if (err < 0 || load->give == NULL || load->options.window_bytes == 0 ||
 	    atomic_load_explicit(&load->job.cancelled, memory_order_relaxed) ||
 	    hoist__load_has_given_all(load) ||
 	    (hoist__job_is_done(&load->job) && hoist__job_outcome(&load->job) < 0))
-		return 0;
+		return err;
 	return hoist__fail(-EINVAL, "the load has a window, and tensors that have not been given; "
 				    "take them with hoist_load_next() until it gives 0, or cancel "
 				    "the load");
@@ -304,12 +305,18 @@ static int check_wait(hoist_load *load)
 
 int hoist_load_wait(hoist_load *load)
 {
-	int err = hoist__job_check_process(&load->job);
+	int err = check_wait(load);
+	return err < 0 ? err : hoist__job_wait(&load->job, UINT64_MAX);
+}
+
+int hoist_load_wait_for(hoist_load *load, uint64_t timeout_ns)
+{
+	int err = check_wait(load);
 	if (err == 0)
-		err = check_wait(load);
-	if (err < 0)
-		return err;
-	return hoist__job_wait(&load->job);
+		err = hoist__job_wait(&load->job, timeout_ns);
+	if (err == 1)
+		return hoist__fail(-ETIMEDOUT, "the load has not ended yet");
+	return err == -ETIMEDOUT ? -ECONNRESET : err; /* it would mean: not yet */
 }
 
 void hoist_load_cancel(hoist_load *load)

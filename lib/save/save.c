@@ -207,7 +207,15 @@ static int check_started(const struct hoist_save *save)
 int hoist_save_wait(hoist_save *save)
 {
 	int err = check_started(save);
-	return err < 0 ? err : hoist__job_wait(&save->job);
+	return err < 0 ? err : hoist__job_wait(&save->job, UINT64_MAX);
+}
+
+int hoist_save_wait_for(hoist_save *save, uint64_t timeout_ns)
+{
+	int err = check_started(save);
+	if (err == 0)
+		err = hoist__job_wait(&save->job, timeout_ns);
+	return err == 1 ? hoist__fail(-ETIMEDOUT, "the save has not ended yet") : err;
 }
 
 int hoist_save_fd(hoist_save *save)

@@ -210,6 +210,7 @@ static void a_rank_that_never_comes_ends_a_stream(void)
 	CHECK(hoist_load_next(load, UINT64_MAX, &item) == -ECONNRESET);
 	CHECK(strstr(hoist_error(), "rank 1") != NULL);
 	CHECK(hoist_load_wait(load) == -ETIMEDOUT);
+	CHECK(hoist_load_wait_for(load, 0) == -ECONNRESET);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 }

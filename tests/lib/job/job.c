@@ -112,7 +112,7 @@ static void start(struct trial *trial, bool caller_driven, hoist_budget *budget)
 static void ends(struct trial *trial, int err, const char *text)
 {
 	for (int i = 0; i < 2; i++) {
-		CHECK(hoist__job_wait(&trial->job) == err);
+		CHECK(hoist__job_wait(&trial->job, UINT64_MAX) == err);
 		CHECK(err == 0 || strcmp(hoist__error_text(), text) == 0);
 	}
 	CHECK(hoist__job_is_done(&trial->job) && trial->n_ends == 1);
@@ -179,7 +179,7 @@ static void a_cancel_ends_it(bool caller_driven)
 static void *wait_for(void *argument)
 {
 	struct trial *trial = argument;
-	OK(hoist__job_wait(&trial->job));
+	OK(hoist__job_wait(&trial->job, UINT64_MAX));
 	CHECK(trial->n_ends == 1); /* written before the end is told */
 	return NULL;
 }
@@ -203,7 +203,7 @@ static void a_child_leaves_it_alone(void)
 	if (child == 0) {
 		CHECK(hoist__job_check_process(&trial.job) == -ESTALE);
 		CHECK(strstr(hoist__error_text(), "the trial belongs to process") != NULL);
-		CHECK(hoist__job_wait(&trial.job) == -ESTALE);
+		CHECK(hoist__job_wait(&trial.job, UINT64_MAX) == -ESTALE);
 		CHECK(!hoist__job_is_done(&trial.job) && !hoist__job_stop(&trial.job));
 		_exit(0);
 	}
@@ -240,7 +240,7 @@ static void turns_at_the_budget(void)
 	hoist_budget *small;
 	OK(hoist_budget_create(SLOT, &small));
 	start(&large, false, small);
-	CHECK(hoist__job_wait(&large.job) == -EDQUOT);
+	CHECK(hoist__job_wait(&large.job, UINT64_MAX) == -EDQUOT);
 	CHECK(hoist__job_stop(&large.job));
 	hoist__job_fini(&large.job);
 	CHECK(hoist_budget_used(small) == 0);

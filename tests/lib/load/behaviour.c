@@ -118,6 +118,42 @@ static void the_caller_can_drive(void)
 	support_cleanup();
 }
 
+/* The device ends no copy while it is held, so the load goes on. */
+static void a_wait_can_end_before_the_load(void)
+{
+	write_one(5, 3 * MIB);
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load_options o = {.size = sizeof o, .device = support_device("cuda:0")};
+	for (int way = 0; way < 4; way++) {
+		hoist_load *load;
+		o.flags = (way % 2 ? HOIST_LOAD_CALLER_DRIVEN : 0u) |
+			  (way / 2 ? HOIST_LOAD_STREAM : 0u);
+		support_hold("cuda", true);
+		OK(hoist_load_start(checkpoint, &o, &load));
+		CHECK(hoist_load_wait_for(load, 0) == -ETIMEDOUT);
+		CHECK(hoist_load_wait_for(load, 1000000) == -ETIMEDOUT);
+		support_said("has not ended yet");
+		support_hold("cuda", false);
+		int err = -ETIMEDOUT;
+		while (err == -ETIMEDOUT)
+			err = hoist_load_wait_for(load, 1000000);
+		OK(err);
+		OK(hoist_load_wait_for(load, 0));
+		OK(hoist_load_wait_for(load, UINT64_MAX));
+		if (way / 2 == 0)
+			support_compare(checkpoint, load);
+		hoist_load_destroy(load);
+	}
+	/* A failure is the load's, not the wait's. */
+	hoist_load *load;
+	o.flags = HOIST_LOAD_CALLER_DRIVEN;
+	OK(hoist_load_start(checkpoint, &o, &load));
+	hoist_load_cancel(load);
+	CHECK(hoist_load_wait_for(load, UINT64_MAX) == -ECANCELED);
+	CHECK(hoist_load_wait_for(load, 0) == -ECANCELED);
+	end(load, checkpoint, &o);
+}
+
 /* Driver calls of a load in chunks of a MiB to a device that copies slowly; @patience is that of a
  * step, 0: the load drives itself. */
 static uint64_t count_calls(enum hoist_engine engine, uint64_t patience_ns, uint64_t *ret_ns)
@@ -413,6 +449,7 @@ int main(void)
 	cancel_ends_a_slow_load();
 	destroy_without_wait_cancels();
 	the_caller_can_drive();
+	a_wait_can_end_before_the_load();
 	copies_are_not_asked_for();
 	bad_options_are_refused();
 	a_file_that_shrinks_is_named();

@@ -40,6 +40,7 @@ static void the_end_makes_the_descriptor_readable(void)
 		OK(hoist_save_start(save));
 		int fd = hoist_save_fd(save);
 		CHECK(fd >= 0 && hoist_save_fd(save) == fd && !is_readable(fd));
+		CHECK(hoist_save_wait_for(save, 1000) == -ETIMEDOUT);
 		if (cancelled)
 			hoist_save_cancel(save);
 		support_hold("cuda", false);
@@ -47,6 +48,7 @@ static void the_end_makes_the_descriptor_readable(void)
 		CHECK(poll(&poll_fd, 1, -1) == 1);
 		OK(hoist_save_get_report(save, &report)); /* not -EAGAIN: the save is done */
 		CHECK(hoist_save_wait(save) == (cancelled ? -ECANCELED : 0));
+		CHECK(hoist_save_wait_for(save, 0) == (cancelled ? -ECANCELED : 0));
 		CHECK(is_readable(fd));
 		hoist_save_destroy(save);
 	}
