@@ -15,61 +15,31 @@
 
 enum { BLOCK = 256 };
 
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE uint32_t bits_of(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof bits);
-	return bits;
-}
-
-/* Returns @a if @first is not 0, otherwise @b, without a branch. */
-INLINE uint32_t choose(int32_t first, uint32_t a, uint32_t b)
-{
-	uint32_t mask = -(uint32_t)(first != 0);
-	return (a & mask) | (b & ~mask);
-}
-
 /* --- one element, as f32's bits --- */
 
-INLINE uint32_t from_bf16(uint32_t bits)
+HOIST__INLINE uint32_t from_bf16(uint32_t bits)
 {
 	uint32_t wide = bits << 16;
 	int32_t is_nan = (int32_t)(wide & 0x7fffffff) > 0x7f800000;
-	return wide | choose(is_nan, 0x00400000, 0);
+	return wide | hoist__choose(is_nan, 0x00400000, 0);
 }
 
-INLINE uint32_t from_f16(uint32_t bits)
-{
-	uint32_t sign = (bits & 0x8000) << 16;
-	int32_t magnitude = (int32_t)(bits & 0x7fff);
-	/* Exponents from 15 to 127 above; infinities and NaNs keep the largest exponent. */
-	uint32_t normal = ((uint32_t)magnitude << 13) + 0x38000000;
-	uint32_t special = ((uint32_t)magnitude << 13) | 0x7f800000;
-	special |= choose(magnitude > 0x7c00, 0x00400000, 0);
-	/* Zero and subnormals are multiples of 2^-24. */
-	uint32_t small = bits_of((float)magnitude * 0x1p-24f);
-	uint32_t value = choose(magnitude >= 0x7c00, special, normal);
-	return sign | choose(magnitude < 0x0400, small, value);
-}
-
-INLINE uint32_t to_bf16(uint32_t bits)
+HOIST__INLINE uint32_t to_bf16(uint32_t bits)
 {
 	int32_t is_nan = (int32_t)(bits & 0x7fffffff) > 0x7f800000;
 	uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-	return choose(is_nan, bits >> 16 | 0x0040, rounded);
+	return hoist__choose(is_nan, bits >> 16 | 0x0040, rounded);
 }
 
 /* Returns the bits of the value's magnitude if it is a subnormal of f16, otherwise 0. */
-INLINE uint32_t subnormal_f16(uint32_t bits)
+HOIST__INLINE uint32_t subnormal_f16(uint32_t bits)
 {
 	uint32_t magnitude = bits & 0x7fffffff;
-	return choose((int32_t)magnitude < 0x38800000, magnitude, 0);
+	return hoist__choose((int32_t)magnitude < 0x38800000, magnitude, 0);
 }
 
 /* @subnormal is the float of the bits that subnormal_f16() returns. */
-INLINE uint32_t to_f16(uint32_t bits, float subnormal)
+HOIST__INLINE uint32_t to_f16(uint32_t bits, float subnormal)
 {
 	uint32_t sign = bits >> 16 & 0x8000;
 	uint32_t magnitude = bits & 0x7fffffff;
@@ -77,15 +47,16 @@ INLINE uint32_t to_f16(uint32_t bits, float subnormal)
 	/* From 2^-14 on: the exponent's bias goes from 127 to 15.  A value above 65504 that is
 	 * rounded up gets the code of infinity. */
 	uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
-	uint32_t special = choose(order > 0x7f800000, (magnitude >> 13 & 0x3ff) | 0x7e00, 0x7c00);
-	uint32_t large = choose(order >= 0x47800000, special, normal);
+	uint32_t special =
+		hoist__choose(order > 0x7f800000, (magnitude >> 13 & 0x3ff) | 0x7e00, 0x7c00);
+	uint32_t large = hoist__choose(order >= 0x47800000, special, normal);
 	/* Below 2^-14: split into whole multiples of 2^-24 and a rest.  The rest keeps enough bits
 	 * to tell a half from more than a half. */
 	float scaled = subnormal * 0x1p24f;
 	int32_t whole = (int32_t)scaled;
 	int32_t rest = (int32_t)((scaled - (float)whole) * 0x1p30f);
 	uint32_t up = ((uint32_t)whole & 1) + (uint32_t)rest > 1u << 29;
-	return sign | choose(order < 0x38800000, (uint32_t)whole + up, large);
+	return sign | hoist__choose(order < 0x38800000, (uint32_t)whole + up, large);
 }
 
 /* --- blocks --- */
@@ -95,7 +66,7 @@ union block {
 	float values[BLOCK];
 };
 
-INLINE void load(union block *to, hoist_dtype type, const unsigned char *from, size_t n)
+HOIST__INLINE void load(union block *to, hoist_dtype type, const unsigned char *from, size_t n)
 {
 	uint16_t half[BLOCK];
 	void *target = type == HOIST_F32 ? (void *)to->bits : (void *)half;
@@ -105,13 +76,13 @@ INLINE void load(union block *to, hoist_dtype type, const unsigned char *from, s
 	memcpy(target, from, n * size);
 	if (type == HOIST_F16)
 		for (int i = 0; i < BLOCK; i++)
-			to->bits[i] = from_f16(half[i]);
+			to->bits[i] = hoist__from_f16(half[i]);
 	else if (type == HOIST_BF16)
 		for (int i = 0; i < BLOCK; i++)
 			to->bits[i] = from_bf16(half[i]);
 }
 
-INLINE void store(unsigned char *to, hoist_dtype type, const union block *from, size_t n)
+HOIST__INLINE void store(unsigned char *to, hoist_dtype type, const union block *from, size_t n)
 {
 	uint16_t half[BLOCK];
 	union block subnormal;
@@ -130,8 +101,8 @@ INLINE void store(unsigned char *to, hoist_dtype type, const union block *from, 
 	       n * (type == HOIST_F32 ? 4 : 2));
 }
 
-INLINE void convert(unsigned char *to, hoist_dtype to_type, const unsigned char *from,
-		    hoist_dtype from_type, size_t n)
+HOIST__INLINE void convert(unsigned char *to, hoist_dtype to_type, const unsigned char *from,
+			   hoist_dtype from_type, size_t n)
 {
 	size_t from_size = from_type == HOIST_F32 ? 4 : 2;
 	size_t to_size = to_type == HOIST_F32 ? 4 : 2;

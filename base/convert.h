@@ -13,6 +13,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "hoist/dtype.h"
 
@@ -27,5 +29,38 @@ bool hoist__converts(hoist_dtype from, hoist_dtype to);
  */
 void hoist__convert(void *to, hoist_dtype to_type, const void *from, hoist_dtype from_type,
 		    size_t n);
+
+/* --- one element --- */
+
+#define HOIST__INLINE static inline __attribute__((always_inline))
+
+HOIST__INLINE uint32_t hoist__bits_of(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof bits);
+	return bits;
+}
+
+/* Returns @a if @first is not 0, otherwise @b, without a branch. */
+HOIST__INLINE uint32_t hoist__choose(int32_t first, uint32_t a, uint32_t b)
+{
+	uint32_t mask = -(uint32_t)(first != 0);
+	return (a & mask) | (b & ~mask);
+}
+
+/* The bits of the f32 that has the value of an f16, given by its bits. */
+HOIST__INLINE uint32_t hoist__from_f16(uint32_t bits)
+{
+	uint32_t sign = (bits & 0x8000) << 16;
+	int32_t magnitude = (int32_t)(bits & 0x7fff);
+	/* Exponents from 15 to 127 above; infinities and NaNs keep the largest exponent. */
+	uint32_t normal = ((uint32_t)magnitude << 13) + 0x38000000;
+	uint32_t special = ((uint32_t)magnitude << 13) | 0x7f800000;
+	special |= hoist__choose(magnitude > 0x7c00, 0x00400000, 0);
+	/* Zero and subnormals are multiples of 2^-24. */
+	uint32_t small = hoist__bits_of((float)magnitude * 0x1p-24f);
+	uint32_t value = hoist__choose(magnitude >= 0x7c00, special, normal);
+	return sign | hoist__choose(magnitude < 0x0400, small, value);
+}
 
 #endif

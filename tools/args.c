@@ -9,9 +9,9 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/format.h"
+#include "cli/nearest.h"
 
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
@@ -84,6 +84,8 @@ static const struct {
 	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, "drop: everything"},
 	{OPTION_RUN, "run", NULL, "then load, and say where the time went"},
+	{OPTION_TREE, "tree", NULL, "as a tree of the names' parts, with the bytes of each"},
+	{OPTION_VERBOSE, "verbose", NULL, "-v: say which way the bytes went, and where the time"},
 	{OPTION_JSON, "json", NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, "show this"},
 };
@@ -118,37 +120,6 @@ int args_refuse(const struct args *args, const char *before, const char *what, c
 	print_escaped(stderr, what);
 	(void)fputs(after, stderr);
 	return usage_error(args->command);
-}
-
-int args_bytes(const char *text, size_t *ret)
-{
-	static const char prefixes[] = "KMGT";
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	char *end = NULL;
-	errno = 0;
-	unsigned long long value = strtoull(text, &end, 10);
-	if (errno == ERANGE)
-		return -EOVERFLOW;
-	const char *prefix = *end == '\0' ? NULL : strchr(prefixes, *end & ~0x20);
-	if (prefix != NULL) {
-		const char *unit = end + 1;
-		uint64_t base = 1024;
-		if (strcmp(unit, "B") == 0 || strcmp(unit, "b") == 0)
-			base = 1000;
-		else if (*unit != '\0' && strcasecmp(unit, "iB") != 0)
-			return -EINVAL;
-		for (const char *p = prefixes; p <= prefix; p++) {
-			if (__builtin_mul_overflow(value, base, &value))
-				return -EOVERFLOW;
-		}
-	} else if (*end != '\0') {
-		return -EINVAL;
-	}
-	if (value > SIZE_MAX / 2)
-		return -EOVERFLOW;
-	*ret = (size_t)value;
-	return 0;
 }
 
 /* The index of @value in a NULL-terminated list of words, or -1. */
@@ -274,6 +245,10 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->force;
 	case OPTION_RUN:
 		return &args->run;
+	case OPTION_TREE:
+		return &args->tree;
+	case OPTION_VERBOSE:
+		return &args->verbose;
 	case OPTION_JSON:
 		return &args->json;
 	case OPTION_HELP:
@@ -339,6 +314,17 @@ static int take_option(struct args *args, size_t row, char *value)
 	return STATUS_OK;
 }
 
+/* Prints the command's option that is nearest to @word, which begins with "--". */
+static void print_nearest(const struct command *command, const char *word)
+{
+	struct nearest nearest = {.typed = word + 2, .bytes = strcspn(word + 2, "=")};
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (((command->options | OPTION_HELP) & options[i].bit) != 0)
+			nearest_try(&nearest, options[i].name);
+	if (nearest.word != NULL)
+		(void)fprintf(stderr, " (did you mean --%s?)", nearest.word);
+}
+
 /* Says why getopt_long() refused: it left a letter, FIRST_VALUE + a row, or 0 in optopt. */
 static int refused(const struct command *command, int what, char **argv)
 {
@@ -354,6 +340,7 @@ static int refused(const struct command *command, int what, char **argv)
 	} else {
 		(void)fputs("there is no option ", stderr);
 		print_escaped(stderr, argv[optind - 1]);
+		print_nearest(command, argv[optind - 1]);
 	}
 	return usage_error(command);
 }
@@ -436,13 +423,17 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 	/* refused() prints the messages of getopt_long() in the words of this command. */
 	opterr = 0;
 	/* The options behind another command's name are that command's. */
-	const char *letters = (command->options & OPTION_EMULATE) != 0 ? "+:h" : ":h";
+	const char *letters = (command->options & OPTION_EMULATE) != 0	 ? "+:h"
+			      : (command->options & OPTION_VERBOSE) != 0 ? ":hv"
+									 : ":h";
 	while (status == STATUS_OK) {
 		int what = getopt_long(argc, argv, letters, table, NULL);
 		if (what == -1)
 			break;
 		if (what == 'h')
 			args.help = true;
+		else if (what == 'v')
+			args.verbose = true;
 		else if (what >= FIRST_VALUE)
 			status = take_option(&args, (size_t)(what - FIRST_VALUE), optarg);
 		else

@@ -41,6 +41,8 @@
 #define OPTION_NODE (1u << 26)
 #define OPTION_PAGES (1u << 27)
 #define OPTION_REPLACE (1u << 28)
+#define OPTION_TREE (1u << 18)
+#define OPTION_VERBOSE (1u << 23)
 #define OPTION_COPY (1u << 14)	   /* the options of args-copy.h */
 #define OPTION_CONVERT (1u << 15)  /* of args-load.h: a slice, a dtype */
 #define OPTION_IO_FILES (1u << 19) /* --io for commands that map nothing */
@@ -87,6 +89,8 @@ struct args {
 	bool run;
 	bool force;
 	bool json;
+	bool verbose;
+	bool tree;
 	bool help;
 };
 

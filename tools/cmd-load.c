@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/cmd-load.c - hoist load: loads, then says how fast, which way the bytes went, and why.
+/* tools/cmd-load.c - hoist load: loads, and reports.
  * The contract is in tools/tool.h. */
 #include "config.h"
 
@@ -157,22 +157,24 @@ static int add_stages(json_t *object, const hoist_load_report *report)
 	return err;
 }
 
-static void print_report(const hoist_load_report *report, const struct args *args,
-			 const struct more *more)
+static void print_before(const hoist_load_report *report, const hoist_load_report *before)
+{
+	struct text a, b;
+	(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
+		     format_seconds(seconds_of(before->ns), &a),
+		     format_rate(rate_of(before->bytes, seconds_of(before->ns)), &b),
+		     (double)report->ns / (double)before->ns);
+}
+
+static void print_details(const hoist_load_report *report, const struct args *args)
 {
 	struct text a, b, c;
-	const hoist_load_report *before = &more->before;
 	(void)printf("loaded    %s tensor%s, %s bytes (%s)\n", format_count(report->n_tensors, &a),
 		     report->n_tensors == 1 ? "" : "s", format_count(report->bytes, &b),
 		     format_bytes(report->bytes, &c));
 	print_targets(report, args);
 	print_took(report, (args->load.flags & HOIST_LOAD_POPULATE) != 0);
 	print_stages(report);
-	if (args->load.into)
-		(void)printf("before    %s, %s, into fresh memory; in place: %.2f x that time\n",
-			     format_seconds(seconds_of(before->ns), &a),
-			     format_rate(rate_of(before->bytes, seconds_of(before->ns)), &b),
-			     (double)report->ns / (double)before->ns);
 	(void)fputs("engine    ", stdout);
 	print_reason(report->engine, report->engine_reason);
 	(void)printf("read      %s direct, %s cached, %s mapped; ",
@@ -183,6 +185,17 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->pinned_peak_bytes, &b),
 		     format_bytes(report->budget_bytes, &c));
+}
+
+static void print_report(const hoist_load_report *report, const struct args *args,
+			 const struct more *more)
+{
+	if (args->verbose || args->run)
+		print_details(report, args);
+	else
+		load_line(report, args);
+	if (args->load.into)
+		print_before(report, &more->before);
 	print_stream(report, args, more->first_ns);
 	unconverted_print(&more->unconverted);
 	if (args->verify)
@@ -269,6 +282,9 @@ static int check_targets(const struct args *args)
  * has tensors as they are in the files. */
 int load_check(const struct args *args)
 {
+	if (args->verbose && args->json)
+		return args_refuse(args, "--json has all that --verbose prints: leave out ",
+				   "--verbose", "");
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");

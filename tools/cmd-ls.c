@@ -11,6 +11,7 @@
 
 #include "tools/args.h"
 #include "tools/selection.h"
+#include "tools/tree.h"
 #include "cli/format.h"
 #include "cli/json.h"
 
@@ -181,16 +182,19 @@ static int print_tensors(const hoist_checkpoint *checkpoint, const struct select
 	return STATUS_OK;
 }
 
-/* The metadata are the whole checkpoint's, as are the files. */
-static int print_table(const hoist_checkpoint *checkpoint, const struct selection *selection)
+/* The metadata are the whole checkpoint's, as are the files.  A tree has the tensors alone. */
+static int print_text(const hoist_checkpoint *checkpoint, const struct selection *selection,
+		      bool tree)
 {
 	uint64_t bytes = 0;
-	int status = print_tensors(checkpoint, selection, &bytes);
+	int status = tree ? tree_print(checkpoint, selection, &bytes)
+			  : print_tensors(checkpoint, selection, &bytes);
 	if (status != STATUS_OK)
 		return status;
 	if (selection->picked == NULL)
 		bytes = hoist_checkpoint_bytes(checkpoint);
-	print_metadata(checkpoint);
+	if (!tree)
+		print_metadata(checkpoint);
 	size_t n_files = hoist_checkpoint_n_files(checkpoint);
 	struct text count, all, exact, size;
 	(void)printf("\n%s tensor%s", format_count(selection->n, &count),
@@ -284,13 +288,16 @@ int cmd_ls(const struct args *args)
 {
 	hoist_checkpoint *checkpoint = NULL;
 	struct selection selection;
+	if (args->tree && args->json)
+		return args_refuse(args, "--json lists tensors without a tree: leave out ",
+				   "--tree", "");
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &checkpoint);
 	if (err != 0)
 		return fail_call(err);
 	int status = selection_of(args, checkpoint, &selection);
 	if (status == STATUS_OK) {
 		status = args->json ? print_json(checkpoint, &selection)
-				    : print_table(checkpoint, &selection);
+				    : print_text(checkpoint, &selection, args->tree);
 		selection_free(&selection);
 	}
 	hoist_checkpoint_close(checkpoint);

@@ -13,4 +13,7 @@ int load_check(const struct args *args);
  * NULL, the report.  Takes @plan over.  Pre: load_check(). */
 int load_and_report(const struct args *args, json_t *plan);
 
+/* Prints one line: what was loaded where, how fast, and what the load waited for most. */
+void load_line(const hoist_load_report *report, const struct args *args);
+
 #endif

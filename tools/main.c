@@ -12,6 +12,7 @@
 
 #include "cli/format.h"
 #include "cli/interrupt.h"
+#include "cli/nearest.h"
 #include "tools/args.h"
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -32,12 +33,12 @@ static const struct command commands[] = {
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
 	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
 	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
-	 OPTION_TENSOR | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
+	 OPTION_TENSOR | OPTION_TREE | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
-	 "Loads the tensors of PATH to a device, then says how many bytes took how long,\n"
-	 "which way each byte went, and why.",
+	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"
+	 "set the pace; -v, also which way each byte went, and why.",
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_AGAIN |
-		 OPTION_CACHE | OPTION_VERIFY | OPTION_JSON,
+		 OPTION_CACHE | OPTION_VERIFY | OPTION_VERBOSE | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",
 	 "Says what `hoist load` with these options would do, without reading a tensor: the bytes\n"
@@ -127,6 +128,15 @@ static void help(FILE *out)
 		out);
 }
 
+static void print_nearest(const char *name)
+{
+	struct nearest nearest = {.typed = name, .bytes = strlen(name)};
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		nearest_try(&nearest, commands[i].name);
+	if (nearest.word != NULL)
+		(void)fprintf(stderr, " (did you mean %s?)", nearest.word);
+}
+
 static int no_command(const char *name)
 {
 	(void)fputs("hoist: ", stderr);
@@ -138,6 +148,8 @@ static int no_command(const char *name)
 		(void)fputs("there is no command ", stderr);
 	if (name != NULL)
 		print_escaped(stderr, name);
+	if (name != NULL && name[0] != '-')
+		print_nearest(name);
 	(void)fputs("; see `hoist --help`\n", stderr);
 	return STATUS_USAGE;
 }

@@ -259,9 +259,9 @@ typedef struct hoist_load_options {
 						  * dtype, replicas, memory and into must not be
 						  * set here.
 						  * Bytes that several targets have are read once.
-						  * Only bytes that one device gets converted, and
-						  * another device in another dtype or as part of
-						  * another slice, are read for each of the two.
+						  * Only where tensors of one target overlap in a
+						  * file, and are converted for a device, are
+						  * common bytes read for each.
 						  * Several targets are not mapped: HOIST_IO_MAP
 						  * reads through the page cache */
 	size_t n_targets;
@@ -279,8 +279,7 @@ typedef struct hoist_load_options {
 	const hoist_load_into *into; /* the tensors to load, each into a buffer: "In place" above.
 				      * Without `device` and `stream` the device is that of the
 				      * first buffer, or the CPU if the CPU can touch its memory.
-				      * Buffers of other devices belong to other targets.  Bytes that
-				      * several targets convert in place are read for each.  `order`
+				      * Buffers of other devices belong to other targets.  `order`
 				      * gives the order of reading.  Not with tensors, dtype, memory,
 				      * replicas, maps or STREAM */
 	size_t n_into;

@@ -186,6 +186,7 @@ struct hoist__routes {
 
 /* Targets of one load, at most: each device has a stream of the staging's. */
 #define HOIST__LOAD_TARGETS HOIST__STAGING_MAX_STREAMS
+static_assert(HOIST__LOAD_TARGETS <= HOIST__PLAN_MOST_WANTS, "a target has a want");
 
 /* The options of all targets, while a load starts: the caller's targets, or those of the options
  * themselves and the replicas. */

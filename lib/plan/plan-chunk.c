@@ -161,7 +161,11 @@ static bool next_chunk(const struct hoist__plan *plan, size_t max_bytes, bool th
 	uint64_t stop = extent->end;
 	uint64_t done = 0;
 	size_t laid = 0;
-	if (extent->laid) {
+	if (extent->tight) {
+		uint64_t end = hoist__min_u64(offset + most, hoist__round_up(stop, extent->align));
+		laid = (size_t)hoist__round_down(
+			(max_bytes - (end - offset)) / plan->n_device_wants, extent->align);
+	} else if (extent->laid) {
 		most = hoist__plan_fit_laid(plan, cursor, offset, most, max_bytes, &laid);
 		if (laid > 0 && offset + most < extent->end)
 			stop = hoist__plan_stop_laid(plan, cursor, offset + most);

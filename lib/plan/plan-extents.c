@@ -120,8 +120,9 @@ static bool joins(const struct hoist__plan_extent *extent, const struct hoist__p
 		  const struct hoist__run *run, bool in_place)
 {
 	if (extent->file != made->file || extent->staged != made->staged ||
-	    extent->share != made->share || extent->laid != made->laid || extent->block_bytes > 0 ||
-	    made->block_bytes > 0 || run->alone)
+	    extent->share != made->share || extent->laid != made->laid ||
+	    extent->tight != made->tight || extent->block_bytes > 0 || made->block_bytes > 0 ||
+	    run->alone)
 		return false;
 	if (extent->staged)
 		return run->begin <= extent->end || run->begin - extent->end <= gap_of(extent);
@@ -152,11 +153,12 @@ static struct hoist__plan_extent *add_extent(struct layout *layout, const struct
 		.image = in_place ? plan->tensors[run->tensor].target + run->shift : 0,
 		.tier = plan->tensors[run->tensor].tier,
 		.staged = run->staged,
-		.laid = run->laid,
+		.laid = run->laid || run->tight,
+		.tight = run->tight,
 		.share = run->share,
 		.first_run = plan->n_runs,
 	};
-	made.block_bytes = run->laid ? 0 : block_of(run, gap_of(&made));
+	made.block_bytes = made.laid ? 0 : block_of(run, gap_of(&made));
 	struct hoist__plan_extent *next = &plan->extents[plan->n_extents];
 	if (plan->n_extents > layout->tier_extent) {
 		bool parts = layout->lots_apart && fresh && run->begin >= next[-1].end;

@@ -196,6 +196,7 @@ bool hoist__plan_lay(const struct hoist__plan *plan, const struct hoist__chunk *
 	ret->row_bytes = hoist__plan_row_after(piece);
 	size_t row = ret->stack.planes * ret->row_bytes;
 	bool in_place = plan->lots[place->lot].in_place;
+	bool tight = plan->extents[chunk->extent].tight;
 	bool together = piece->rows == 1 || piece->target_stride == (int64_t)row;
 	HOIST__ASSERT(together || (in_place && piece->target_stride > (int64_t)row));
 	ret->rows = together ? 1 : piece->rows;
@@ -205,7 +206,7 @@ bool hoist__plan_lay(const struct hoist__plan *plan, const struct hoist__chunk *
 	uint64_t gap = ret->target - cursor->end;
 	ret->joins = cursor->begun && !in_place && ret->lot == cursor->lot &&
 		     ret->target >= cursor->end &&
-		     (gap == 0 || (piece->within == 0 && gap < plan->tensor_align));
+		     (gap == 0 || (!tight && piece->within == 0 && gap < plan->tensor_align));
 	ret->gap = ret->joins ? (size_t)gap : 0;
 	ret->at = cursor->packed + ret->gap;
 	cursor->begun = true;

@@ -194,11 +194,44 @@ static bool conflict(const struct hoist__plan *plan, const struct hoist__run *ru
 	return converts && !beside;
 }
 
+/* Tells whether two runs of the crowd have places in one want of devices, and bytes in common. */
+static bool overlaps_itself(const struct hoist__plan *plan, const struct hoist__run *runs, size_t n)
+{
+	uint64_t ends[HOIST__PLAN_MOST_WANTS] = {0};
+	bool overlaps = false;
+	for (size_t r = 0; r < n; r++) {
+		const size_t *places = hoist__run_places(plan, &runs[r]);
+		for (unsigned p = 0; p < runs[r].n_places; p++) {
+			unsigned want = plan->tensors[places[p]].want;
+			if (plan->wants[want].kind != HOIST__PLAN_DEVICE)
+				continue;
+			overlaps = overlaps || runs[r].begin < ends[want];
+			ends[want] = runs[r].end;
+		}
+	}
+	return overlaps;
+}
+
+/* The parts of a slot that a tight chunk and its rooms take: a room for each want, and two where a
+ * run becomes wider. */
+static unsigned char share_of_tight(const struct hoist__plan *plan, const struct hoist__run *runs,
+				    size_t n)
+{
+	unsigned wide = 1;
+	for (size_t r = 0; r < n; r++)
+		if (goes_to_device(plan, &runs[r]) && runs[r].becomes > runs[r].element)
+			wide = 2;
+	HOIST__ASSERT(plan->n_device_wants <= HOIST__PLAN_MOST_WANTS);
+	return (unsigned char)(1 + wide * plan->n_device_wants);
+}
+
 /* Overlapping runs are read once, without leaving out gaps, and in one way: if one of them is
  * staged or in place, or if they are of several wants, all are staged. */
 static void treat_crowd(struct order *order, struct hoist__run *runs, size_t n)
 {
-	bool alone = conflict(order->plan, runs, n);
+	bool in_conflict = conflict(order->plan, runs, n);
+	bool alone = in_conflict && overlaps_itself(order->plan, runs, n);
+	bool tight = in_conflict && !alone;
 	bool staged = false;
 	unsigned char share = 1;
 	uint32_t tier = UINT32_MAX;
@@ -210,11 +243,14 @@ static void treat_crowd(struct order *order, struct hoist__run *runs, size_t n)
 		if (runs[r].share > 1)
 			share = 3;
 	}
+	if (tight)
+		share = share_of_tight(order->plan, runs, n);
 	for (size_t r = 0; r < n; r++) {
 		*tier_of(order, &runs[r]) = tier;
 		runs[r].alone = alone;
 		runs[r].crowded = !alone;
 		runs[r].laid = false;
+		runs[r].tight = tight;
 		runs[r].staged = staged;
 		if (!alone)
 			runs[r].share = share;

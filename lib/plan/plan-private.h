@@ -46,6 +46,7 @@ struct hoist__run {
 			   * bytes of the tensor, too, and wanted for digests */
 	bool singly;	  /* each row is a piece: devices do not copy rows backwards */
 	bool laid;	  /* of an extent of small tensors */
+	bool tight;	  /* of an extent of several wants' forms of the same bytes */
 	uint64_t shift;	  /* bytes of the tensor before this run, which is a part of it */
 	bool alone;	  /* begins an extent; the one before may hold some of its bytes, too */
 	hoist_dtype from; /* INVALID: not converted */

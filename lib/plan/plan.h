@@ -85,19 +85,20 @@
  * Tensors of one file may overlap.  Tensors (or slices) of the same bytes in one want are tied, and
  * share one place; in place they do so only if they were given the same one.  Other overlapping
  * tensors of one want share an image, or, staged, have a place each.  Overlapping bytes are read
- * once, without leaving out gaps.  But bytes in a slot can be converted in one way only.  So if one
- * of the tensors is converted for a device, each of them is an extent of its own, except slices of
- * one tensor that have no byte in common: ranks that each convert their own columns share the
- * reads.
+ * once, without leaving out gaps.  But bytes can be converted in their own place in one way only.
+ * So where one of several such runs is converted for a device, and they are not slices of one
+ * tensor without a byte in common, their extent is `tight`: it is laid, and each want of devices
+ * has a room in the slot for its own form of the bytes, without padding.  Only tensors of one want
+ * that overlap so are an extent each, and are read for each.
  *
  * Tiers: an extent and a lot have tensors of one tier.  Tensors that overlap are read together, so
  * they have the first tier of all of them, and so have tied ones.  Bytes of another tier that lie
  * in a gap are read along, and are read again for their own tier.
  *
- * Invariants: extents are in order of (tier, file, offset) and do not overlap, except those of
- * overlapping tensors that are converted; runs are in the order of their extents, and of their
- * first bytes (parts of an extent may share a run); every byte of every selected element is in
- * exactly one piece of exactly one chunk (tensors that overlap in the file: in one for each of
+ * Invariants: extents are in order of (tier, file, offset) and do not overlap, except those of one
+ * want's overlapping tensors that are converted; runs are in the order of their extents, and of
+ * their first bytes (parts of an extent may share a run); every byte of every selected element is
+ * in exactly one piece of exactly one chunk (tensors that overlap in the file: in one for each of
  * them), and a piece has the places of all wants that have these bytes.  The pieces with a place in
  * a lot have, in all chunks, the lot's `useful` bytes.  Runs, not rows, take memory: a plan's size
  * depends on the number of tensors and their ranks alone.
@@ -122,6 +123,8 @@
  * pread and the copy of 16 KiB take 2 us each).  Leaving a gap out saves nothing unless the gap is
  * at least two blocks. */
 #define HOIST__PLAN_GAP ((uint64_t)16384)
+
+#define HOIST__PLAN_MOST_WANTS 16u
 
 enum hoist__plan_kind {
 	HOIST__PLAN_HOST,  /* images where possible, else staged */
@@ -171,7 +174,8 @@ struct hoist__plan_extent {
 	uint64_t image; /* and where round_down(begin, align) lands in it */
 	uint32_t tier;
 	bool staged;
-	bool laid;	     /* small tensors, transposed ones: see above */
+	bool laid;	     /* small or transposed tensors, or tight: see above */
+	bool tight;	     /* the same bytes in several forms, for several wants */
 	bool mapped;	     /* image: the caller maps the bytes (hoist__plan_split()) */
 	bool goes_on;	     /* where the extent before was cut */
 	unsigned char share; /* a chunk has at most the share-th part of a slot; above 1: see
@@ -236,7 +240,7 @@ struct hoist__plan_asked {
 
 struct hoist__plan_options {
 	const struct hoist__plan_asked *wants;
-	size_t n_wants;		  /* 1 and more */
+	size_t n_wants;		  /* 1 to HOIST__PLAN_MOST_WANTS */
 	const char *const *order; /* names or globs: tensors that match the first entry are the */
 	size_t n_order;		  /* first tier, and so on; fewer than UINT32_MAX */
 	uint64_t tensor_align;	  /* a power of two */

@@ -213,6 +213,9 @@ static void check_once(const struct models *models, size_t max_bytes, struct pla
 	int err = hoist__plan_make(&plan_made.checkpoint, &models->options, &plan);
 	cr_assert_eq(err, 0, "seed %u: %s", start, hoist_error());
 	cr_assert_leq(plan.n_extents, plan.n_runs);
+	max_bytes = (size_t)hoist__max_u64(max_bytes, hoist__plan_least_bytes(&plan));
+	for (size_t e = 0; e < plan.n_extents; e++)
+		saw->n_tight += plan.extents[e].tight;
 	if (below(2) == 0)
 		interleave(&plan, max_bytes, saw);
 	struct plan_destination destination = plan_run(&plan, max_bytes, &seen);

@@ -18,6 +18,7 @@ struct plan_model_size {
 struct plan_model_saw {
 	size_t n_laid;	 /* chunks whose pieces were laid out */
 	size_t n_planes; /* stacks of several planes in these: transposed tensors in place */
+	size_t n_tight;	 /* extents of the same bytes in several forms */
 	size_t n_cut;	 /* parts of extents that overlap, beyond the first of each */
 };
 

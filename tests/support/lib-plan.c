@@ -282,8 +282,10 @@ static void check_extents(const struct hoist__plan *plan)
 	for (size_t e = 1; e < plan->n_extents; e++) {
 		const struct hoist__plan_extent *last = &plan->extents[e - 1];
 		const struct hoist__plan_extent *next = &plan->extents[e];
-		/* A tensor that is converted for a device is read for itself. */
-		bool overlap = goes_to_device(plan) && plan->has_conversion;
+		/* Tensors of one want that overlap, one of them converted for a device, are read for
+		 * each. */
+		bool overlap = goes_to_device(plan) && plan->has_conversion && !last->tight &&
+			       !next->tight;
 		cr_assert_leq(last->tier, next->tier);
 		cr_assert(last->tier < next->tier || last->file < next->file ||
 			  (last->file == next->file && last->begin <= next->begin &&

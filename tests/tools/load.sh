@@ -49,9 +49,16 @@ json "=$bytes:mapped_bytes" =0:direct_bytes =0:cached_bytes <"$out" ||
 # In words.
 run 0 load --io map "$work/all"
 ! grep -q 'B/s' "$out" || fail "a rate is given of what was not read yet"
-run 0 load --verify --device cuda:0 "$work/all"
+run 0 load --device cuda:0 --verify "$work/all"
+grep -q "^loaded $n tensors, .* to cuda:0 (emulated.* in .*/s" "$out" || fail "$(cat "$out")"
+run 0 load --io cached "$work/all"
+[ "$(wc -l <"$out")" -eq 1 ] || fail "the report is not one line: $(cat "$out")"
+run 2 load -v --json "$work/all"
+one_line 'leave out --verbose'
+run 0 load -v --verify --device cuda:0 "$work/all"
 grep -q "^loaded .* $n tensors, " "$out" || fail "no line says what was loaded"
 grep -q 'cuda:0 (emulated' "$out" || fail "what ran on the emulator is not called emulated"
+grep -q '^engine ' "$out" || fail "-v does not name the engine"
 grep -q '^verified' "$out" || fail "--verify is not confirmed"
 [ ! -s "$err" ] || fail "something is on stderr of a load that succeeded"
 
@@ -147,12 +154,12 @@ for option in --populate '--map readonly' '--map private'; do
 done
 run 0 load --io map --map readonly --populate "$work/all"
 # A map has a rate only where all of it was read.
-run 0 load --io map "$work/all"
+run 0 load --verbose --io map "$work/all"
 grep -q '^took [^/]* mapped, to be read when they are touched, ' "$out" || fail "a map has a rate"
-run 0 load --io map --populate "$work/all"
+run 0 load -v --io map --populate "$work/all"
 grep -q '^took .*/s, ' "$out" || fail "a populated map has no rate"
 # Of a load that maps in part, the rate is of the bytes that were read.
-run 0 load --io adaptive "$work/large"
+run 0 load -v --io adaptive "$work/large"
 if grep -q '^read .* 0 mapped; ' "$out"; then
 	grep -q '^took .*/s, [^,]* of CPU time$' "$out" || fail "what was read has no rate"
 elif grep -q '^read      0 direct, 0 cached, ' "$out"; then
@@ -191,6 +198,8 @@ run 0 load --json --target 'cpu:*embed_tokens*:0:1..3,*embed_tokens*:-1:0/3' \
 	--tensor '*embed_tokens*' "$work/all"
 json "=$part:bytes" =1:targets =cpu:device <"$out" || fail "a target with slices"
 run 0 load --stream --target cuda:0 --target cuda "$work/tiny"
+grep -q '^loaded .* to cuda:0 and 1 further target (emulated' "$out" || fail "$(cat "$out")"
+run 0 load -v --stream --target cuda:0 --target cuda "$work/tiny"
 grep -q '^to  *cuda:0 and 1 further target (emulated' "$out" || fail "$(cat "$out")"
 for wrong in '' cuda:0: cuda:0:x 'cpu:*:0:1/2,' ':*:0:1/2'; do
 	run 2 load --target "$wrong" "$work/all"

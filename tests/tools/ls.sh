@@ -94,6 +94,53 @@ grep -q '^100,000 tensors, ' "$out" || fail "100,000 tensors"
 run 0 ls --json "$work/many"
 json i:tensors.99999.offset <"$out" || fail "100,000 tensors in JSON"
 
+# As a tree: numbers in their order, alike siblings once, a name that is also the beginning of others,
+# names of one part and of many, and one with a line end.
+{
+	printf '{"head":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}'
+	at=4
+	for name in l.0.a l.0.b l.1.a l.1.b l.2.a l.2.b l.10.a l.10.b l.11.a l.11.c x x.y x.z.w e.0 e.1 e.2 d..e; do
+		printf ',"%s":{"dtype":"U8","shape":[2,1],"data_offsets":[%d,%d]}' $name $at $((at + 2))
+		at=$((at + 2))
+	done
+	printf ',"n\\\\nl":{"dtype":"F32","shape":[],"data_offsets":[%d,%d]}}' $at $((at + 4))
+} >"$work/header"
+write_safetensors "$work/tree.safetensors" "$(cat "$work/header")" 42
+run 0 ls --tree "$work/tree.safetensors"
+cat >"$work/expected" <<'TREE'
+    BYTES  TENSORS  NAME
+      2 B        1  d..e  u8 [2, 1]
+      6 B        3  e
+      2 B        1    0..2  u8 [2, 1]  (3 alike, each)
+      4 B        1  head  u8 [4]
+     20 B       10  l
+      4 B        2    0..10  (4 alike, each)
+      2 B        1      a  u8 [2, 1]
+      2 B        1      b  u8 [2, 1]
+      4 B        2    11
+      2 B        1      a  u8 [2, 1]
+      2 B        1      c  u8 [2, 1]
+      4 B        1  n\nl  f32 []
+      2 B        1  x  u8 [2, 1]
+      4 B        2  x
+      2 B        1    y  u8 [2, 1]
+      2 B        1    z.w  u8 [2, 1]
+
+19 tensors, 42 bytes (42 B) in 1 safetensors file
+TREE
+cmp -s "$work/expected" "$out" || fail "--tree: $(diff "$work/expected" "$out")"
+run 0 ls --tree --tensor 'l.1*' "$work/tree.safetensors"
+grep -qx '      4 B        2    1..10  (2 alike, each)' "$out" || fail "--tree of some: $(cat "$out")"
+run 2 ls --tree --json "$work/tree.safetensors"
+one_line 'leave out --tree'
+run 0 ls --tree "$work/many"
+grep -q '^100,000 tensors, ' "$out" || fail "100,000 tensors as a tree"
+deep=$(head -c 60000 /dev/zero | tr '\0' .)
+write_safetensors "$work/deep.safetensors" "{\"$deep\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\
+\"${deep}x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},\"0$deep\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}" 3
+run 0 ls --tree "$work/deep.safetensors"
+grep -q '^3 tensors, ' "$out" || fail "names of 60,000 parts"
+
 # A path that is not UTF-8 still gives JSON.
 odd=$work/$(printf 'x\377y')
 if mkdir "$odd" 2>/dev/null; then

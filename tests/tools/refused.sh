@@ -28,7 +28,7 @@ for device in cpu cuda:0; do
 	json '?engine_reason' <"$out" | grep -q 'io_uring.*EPERM' ||
 		fail "the reason is: $(json '?engine_reason' <"$out")"
 done
-run 0 load --io direct "$work/model"
+run 0 load -v --io direct "$work/model"
 grep -q '^engine    .*threads.*' "$out" || fail "no line about the engine"
 grep -q '^engine    .*io_uring.*EPERM' "$out" || fail "that line does not say why"
 

@@ -24,6 +24,17 @@ for command in ls load digest; do
 	wrong '--frobnicate' $command --frobnicate a
 	wrong '-q' $command -q a
 done
+# A letter that is missing, too much, wrong or swapped with its neighbour: the word is named.
+wrong '(did you mean --device?)' load --devcie=cpu a
+wrong '(did you mean --budget?)' load --budgt 1M a
+wrong '(did you mean --tensor?)' load --tensors '*' a
+wrong '(did you mean load?)' laod a
+wrong '(did you mean digest?)' help digset
+for word in "load --xyzzy a" "ls --verify a" "doc" "load -z a"; do
+	# shellcheck disable=SC2086
+	wrong 'there is no' $word
+	! grep -q 'did you mean' "$err" || fail "$word: $(cat "$err")"
+done
 wrong 'PATH is missing' cat
 wrong 'TENSOR is missing' cat a
 wrong 'too many' cat a b c

@@ -329,6 +329,13 @@ static void a_rank(int rank)
 	OK(hoist_load_wait(load));
 	check_populated(key, "a rank of four on that node", rank, rank, N_TENSORS * TENSOR_BYTES);
 	check_destination(load, rank, "a rank's destination");
+	/* All ranks want all, and the disk is on node 1. */
+	const hoist_load_report report = support_report(load);
+	uint64_t read = report.direct_bytes + report.cached_bytes;
+	printf("figure: loads.reads.%d a rank of four on that node: %d %% of the file were read by "
+	       "this rank\n",
+	       rank, (int)((100 * read + report.bytes / 2) / report.bytes));
+	CHECK(rank == 1 ? read >= report.bytes : read == 0);
 	support_compare(checkpoint, load);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);

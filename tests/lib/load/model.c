@@ -331,8 +331,10 @@ static void try_once(hoist_checkpoint *checkpoint, const struct load_files *file
 	choose_order(checkpoint, &trial);
 	if (chance(2))
 		choose_stream(&trial);
+	/* Two slots of 18 blocks: a chunk of two, and four forms of it, each twice as wide. */
+	size_t more = trial.o.n_targets > 3 ? 16 << 10 : 0;
 	if (chance(2))
-		OK(hoist_budget_create(PICK(budgets), &trial.o.budget));
+		OK(hoist_budget_create(PICK(budgets) + more, &trial.o.budget));
 	n_streams += (trial.o.flags & HOIST_LOAD_STREAM) != 0;
 	n_windows += trial.o.window_bytes > 0;
 	n_target_loads += trial.o.n_targets > 1;

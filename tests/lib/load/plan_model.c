@@ -24,6 +24,7 @@ Test(lib_plan_model, every_element_is_read_once_and_lands_in_its_place)
 		plan_model_check(first, &size, below, &saw);
 	}
 	cr_assert_gt(saw.n_cut, 100, "%zu", saw.n_cut);
+	cr_assert_gt(saw.n_tight, 20, "%zu", saw.n_tight);
 }
 
 Test(lib_plan_model, small_tensors_are_laid_out_as_they_will_lie)

@@ -38,17 +38,18 @@ static bool is_half(const void *bytes, hoist_dtype dtype, size_t i, uint16_t hal
 	return ((const uint32_t *)bytes)[i] == ((uint32_t)half << 13) + (112u << 23);
 }
 
-/* One rank's columns, and the whole norm. */
-static void compare_rank(hoist_load *load, size_t rank, const hoist_device *on, hoist_dtype dtype)
+/* The columns of one of @n_ranks ranks, and the whole norm. */
+static void compare_target(hoist_load *load, size_t target, size_t rank, size_t n_ranks,
+			   const hoist_device *on, hoist_dtype dtype)
 {
-	const size_t wide = COLUMNS / RANKS;
+	const size_t wide = COLUMNS / n_ranks;
 	const size_t item = dtype == HOIST_F32 ? 4 : 2;
 	void *out = malloc(ROWS * wide * item);
 	hoist_buffer *buffer = NULL;
 	size_t n_bad = 0;
 	size_t which = 9;
-	CHECK(out != NULL && hoist_load_target_n_tensors(load, rank) == 2);
-	OK(hoist_load_target_tensor(load, rank, 0, &which, &buffer));
+	CHECK(out != NULL && hoist_load_target_n_tensors(load, target) == 2);
+	OK(hoist_load_target_tensor(load, target, 0, &which, &buffer));
 	CHECK(which == 0 && hoist_buffer_dtype(buffer) == dtype);
 	CHECK(hoist_buffer_device(buffer) == on);
 	OK(hoist_buffer_copy_out(buffer, out, ROWS * wide * item));
@@ -57,7 +58,7 @@ static void compare_rank(hoist_load *load, size_t rank, const hoist_device *on, 
 			n_bad += !is_half(out, dtype, r * wide + c,
 					  halves[r * COLUMNS + rank * wide + c]);
 	hoist_buffer_unref(buffer);
-	OK(hoist_load_target_tensor(load, rank, 1, NULL, &buffer));
+	OK(hoist_load_target_tensor(load, target, 1, NULL, &buffer));
 	OK(hoist_buffer_copy_out(buffer, out, NORM * item));
 	for (size_t i = 0; i < NORM; i++)
 		n_bad += !is_half(out, dtype, i, halves[(size_t)ROWS * COLUMNS + i]);
@@ -101,10 +102,71 @@ static void ranks_share_every_read(void)
 		      (together ? 1 : RANKS));
 		OK(hoist_load_wait(load));
 		for (size_t r = 0; r < RANKS; r++)
-			compare_rank(load, r, devices[together ? 0 : r],
-				     dtype != 0 ? dtype : HOIST_F16);
+			compare_target(load, r, r, RANKS, devices[together ? 0 : r],
+				       dtype != 0 ? dtype : HOIST_F16);
 		hoist_load_report report = support_report(load);
 		CHECK(report.bytes == file);
+		CHECK((report.direct_bytes + report.cached_bytes) * 100 <= file * 102);
+		hoist_load_destroy(load);
+	}
+	free(halves);
+	hoist_checkpoint_close(checkpoint);
+}
+
+/* --- the same bytes in several forms --- */
+
+/* Each target has columns that others have, too, and some convert what others do not. */
+static void forms_of_the_same_bytes_share_every_read(void)
+{
+	enum { MOST = 4 };
+	static const struct form {
+		int device; /* -1: the host */
+		int rank, n_ranks;
+		hoist_dtype dtype;
+	} rows[][MOST] = {
+		{{0, 0, 1, HOIST_F16}, {1, 0, 1, HOIST_F32}},
+		{{0, 0, 1, HOIST_F32}, {1, 0, 2, HOIST_F32}, {2, 1, 2, HOIST_F16}},
+		{{0, 1, 4, HOIST_F32}, {0, 0, 2, HOIST_F32}, {0, 0, 1, HOIST_F16}},
+		{{-1, 0, 1, HOIST_F32}, {1, 0, 1, HOIST_F16}, {2, 0, 1, HOIST_F32}},
+		{{0, 0, 1, HOIST_F16},
+		 {1, 2, 4, HOIST_F32},
+		 {-1, 1, 2, HOIST_F16},
+		 {3, 3, 4, HOIST_F32}},
+	};
+	static const size_t chunks[] = {0, 4096, 256 << 10};
+	hoist_checkpoint *checkpoint = write_matrix();
+	const uint64_t file = ((uint64_t)ROWS * COLUMNS + NORM) * 2;
+	for (size_t i = 0; i < 3 * sizeof rows / sizeof rows[0]; i++) {
+		const struct form *row = rows[i / 3];
+		hoist_load_slice slices[MOST];
+		hoist_load_target targets[MOST];
+		const hoist_load_target *all[MOST];
+		size_t n = 0;
+		for (; n < MOST && row[n].n_ranks > 0; n++) {
+			slices[n] = (hoist_load_slice){.tensor = "m",
+						       .axis = 1,
+						       .rank = row[n].rank,
+						       .n_ranks = row[n].n_ranks};
+			targets[n] = (hoist_load_target){
+				.size = sizeof targets[n],
+				.device = row[n].device < 0 ? cpu : devices[row[n].device],
+				.slices = &slices[n],
+				.n_slices = 1,
+				.dtype = row[n].dtype};
+			all[n] = &targets[n];
+		}
+		const hoist_load_options o = {.size = sizeof o,
+					      .targets = all,
+					      .n_targets = n,
+					      .io = HOIST_IO_DIRECT,
+					      .chunk_bytes = chunks[i % 3]};
+		hoist_load *load = NULL;
+		OK(hoist_load_start(checkpoint, &o, &load));
+		OK(hoist_load_wait(load));
+		for (size_t t = 0; t < n; t++)
+			compare_target(load, t, (size_t)row[t].rank, (size_t)row[t].n_ranks,
+				       targets[t].device, row[t].dtype);
+		hoist_load_report report = support_report(load);
 		CHECK((report.direct_bytes + report.cached_bytes) * 100 <= file * 102);
 		hoist_load_destroy(load);
 	}
@@ -235,6 +297,7 @@ int main(void)
 		devices[d] = support_device(spec);
 	}
 	ranks_share_every_read();
+	forms_of_the_same_bytes_share_every_read();
 	a_device_and_the_host_share_the_reads();
 	targets_that_are_refused();
 	const struct hoist_emulator_counters seen = support_counters("cuda");
