@@ -268,7 +268,7 @@ static void print_report(const struct copy *copy)
 	if (is_gguf_anew(copy))
 		(void)puts("format    gguf, the container alone: names and metadata are the "
 			   "source's, and llama.cpp does not load it");
-	unconverted_print(&copy->tensors.unconverted);
+	unconverted_print(&copy->tensors.unconverted, "f32, f16, bf16 and quantised ones");
 	print_beside(copy, "beside    ", BESIDE_TAKEN);
 	print_beside(copy, "there     already, the same: ", BESIDE_THERE);
 	print_beside(copy, "left      ", BESIDE_LEFT);
