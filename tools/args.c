@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/args.c - the command line: one table of options, their values, and --help.
+/* tools/args.c - the command line: the values of options, and --help.
  * The contract is in tools/args.h. */
 #include "config.h"
 
@@ -12,83 +12,10 @@
 
 #include "cli/format.h"
 #include "cli/nearest.h"
-
-#define N_OPTIONS (sizeof options / sizeof options[0])
+#include "tools/options.h"
 
 /* getopt_long() returns FIRST_VALUE + i for row i: no letter is that large. */
 #define FIRST_VALUE 256
-
-static const struct {
-	unsigned bit;
-	const char *name;
-	const char *value; /* the value's name in --help; NULL if there is no value */
-	const char *help;
-} options[] = {
-	{OPTION_DEVICE, "device", "DEV", "use DEV: cpu (the default), cuda:N, hip:N, gpu:N"},
-	{OPTION_TENSOR, "tensor", "GLOB", "only tensors that match (* ? [...]); may be repeated"},
-	{OPTION_ENGINE, "engine", "NAME", "how to read: auto (the default), uring, threads"},
-	{OPTION_IO, "io", "WAY", "auto (the default), direct, cached, map, adaptive"},
-	{OPTION_BUDGET, "budget", "BYTES", "most memory for staging, as 64M or 1G; default 256M"},
-	{OPTION_VERIFY, "verify", NULL, "then compare every byte with the files"},
-	{OPTION_FOLLOW_LINKS, "follow-links", NULL,
-	 "take files that are links to outside the folder"},
-	{OPTION_TENSOR, "exclude", "GLOB", "leave these out; may be repeated"},
-	{OPTION_COPY, "format", "NAME",
-	 "safetensors, gguf, npy or max; default: by DST's ending, else safetensors"},
-	{OPTION_IO_FILES, "io", "WAY", "auto (the default), direct, cached"},
-	{OPTION_COPY, "shard-bytes", "BYTES", "most tensor bytes in one file, as 5G"},
-	{OPTION_COPY, "digest", NULL, "keep a digest of each tensor in the file"},
-	{OPTION_COPY, "no-replace", NULL, "fail if DST exists already"},
-	{OPTION_COPY, "no-sync", NULL, "do not wait until the data is on the disk"},
-	{OPTION_COPY, "rename", "s/A/B/", "other names, as sed -E: \\1 to \\9, g; may be repeated"},
-	{OPTION_COPY, "metadata", "KEY=VALUE", "add or replace metadata; may be repeated"},
-	{OPTION_COPY, "only-weights", NULL, "leave config, tokenizer and the like of a folder"},
-	{OPTION_CONVERT, "slice", "PART", "GLOB:AXIS:R/N or GLOB:AXIS:BEGIN..END; may be repeated"},
-	{OPTION_CONVERT, "dtype", "TYPE", "convert f32, f16 and bf16 to one of these"},
-	{OPTION_LOAD, "replica", "DEV",
-	 "another device that gets the same tensors; may be repeated"},
-	{OPTION_AGAIN, "group", "shm:NAME", "one rank of the load that this group does together"},
-	{OPTION_AGAIN, "rank", "R/N", "--group: this is rank R (from 0) of N"},
-	{OPTION_AGAIN, "group-timeout", "S", "--group: seconds to wait for a rank (30)"},
-	{OPTION_LOAD, "target", "TARGET",
-	 "DEV or DEV:SLICE,...: one of several destinations; may be repeated"},
-	{OPTION_LOAD, "stream", NULL, "take tensors one by one while others load, and drop each"},
-	{OPTION_LOAD, "window", "BYTES", "--stream: most memory for tensors on each device"},
-	{OPTION_LOAD, "order", "NAMES", "NAME,...: names or globs of tensors to read first"},
-	{OPTION_LOAD, "map", "MODE", "--io map: private (the default), readonly, readwrite"},
-	{OPTION_LOAD, "populate", NULL, "--io map: read everything ahead"},
-	{OPTION_LOAD, "chunk", "BYTES", "size of one read"},
-	{OPTION_LOAD, "depth", "N", "reads in flight on each disk"},
-	{OPTION_LOAD, "drop-cache", NULL, "leave nothing of the files in the page cache"},
-	{OPTION_AGAIN, "into", NULL, "then load once more, into the same memory"},
-	{OPTION_LOAD, "check-digests", NULL, "compare tensors with the digests the files hold"},
-	{OPTION_EMULATE, "devices", "DEVICES",
-	 "as cuda:2 or cuda:1,hip:1; default: $HOIST_EMULATE, else cuda:1"},
-	{OPTION_EMULATE, "memory", "BYTES", "memory of each device, as 256M; default 16G"},
-	{OPTION_EMULATE, "rate", "BYTES",
-	 "bytes a second of each copy engine; default 0: unlimited"},
-	{OPTION_EMULATE, "latency", "US", "MIN..MAX or MAX: how late work begins; default 10..200"},
-	{OPTION_EMULATE, "fail", "FAULTS",
-	 "CALL:N,...: the Nth use of CALL fails, see hoist-emulate(1)"},
-	{OPTION_EMULATE, "report", "FILE", "append what was called, copied and leaked, as JSON"},
-	{OPTION_FORCE, "force", NULL, "write to a terminal too"},
-	{OPTION_WORK, "work", "NAME", "alloc: measure only this; may be repeated"},
-	{OPTION_RUNS, "runs", "N", "measure N times (1 to 99) and give the medians"},
-	{OPTION_QUICK, "quick", NULL, "only see whether it works; figures mean nothing"},
-	{OPTION_SVG, "svg", "FILE", "draw the figures too; needs gnuplot"},
-	{OPTION_SAVE, "save", NULL, "load: save too, and remove what was written"},
-	{OPTION_TO, "to", "PATH", "--save: write there (a file or a folder), not beside FILE"},
-	{OPTION_CACHE, "cache", NULL, "load from the cache; cache the checkpoint first if needed"},
-	{OPTION_REPLACE, "replace", NULL, "add: even if PATH is cached already"},
-	{OPTION_NODE, "node", "N", "add: only memory of NUMA node N"},
-	{OPTION_PAGES, "pages", "KIND", "add: huge (the default, where they come), small, hugetlb"},
-	{OPTION_ALL, "all", NULL, "drop: everything"},
-	{OPTION_RUN, "run", NULL, "then load, and say where the time went"},
-	{OPTION_TREE, "tree", NULL, "as a tree of the names' parts, with the bytes of each"},
-	{OPTION_VERBOSE, "verbose", NULL, "-v: say which way the bytes went, and where the time"},
-	{OPTION_JSON, "json", NULL, "print one JSON object"},
-	{OPTION_HELP, "help", NULL, "show this"},
-};
 
 /* Ends a message that usage_begin() began. */
 static int usage_error(const struct command *command)
@@ -260,16 +187,16 @@ static bool *flag_of(struct args *args, unsigned option)
 
 static int take_option(struct args *args, size_t row, char *value)
 {
-	bool *flag = flag_of(args, options[row].bit);
+	bool *flag = flag_of(args, option_rows[row].bit);
 	if (flag != NULL)
 		*flag = true;
-	switch (options[row].bit) {
+	switch (option_rows[row].bit) {
 	case OPTION_DEVICE:
 		args->device = value;
 		args->has_device = true;
 		break;
 	case OPTION_TENSOR:
-		if (strcmp(options[row].name, "exclude") == 0) {
+		if (strcmp(option_rows[row].name, "exclude") == 0) {
 			args->excludes[args->n_excludes++] = value;
 			break;
 		}
@@ -303,11 +230,11 @@ static int take_option(struct args *args, size_t row, char *value)
 	case OPTION_LOAD:
 	case OPTION_CONVERT:
 	case OPTION_AGAIN:
-		return take_load(args, options[row].name, value);
+		return take_load(args, option_rows[row].name, value);
 	case OPTION_COPY:
-		return take_copy(args, options[row].name, value);
+		return take_copy(args, option_rows[row].name, value);
 	case OPTION_EMULATE:
-		return take_emulate(args, options[row].name, value);
+		return take_emulate(args, option_rows[row].name, value);
 	default:
 		break;
 	}
@@ -318,9 +245,9 @@ static int take_option(struct args *args, size_t row, char *value)
 static void print_nearest(const struct command *command, const char *word)
 {
 	struct nearest nearest = {.typed = word + 2, .bytes = strcspn(word + 2, "=")};
-	for (size_t i = 0; i < N_OPTIONS; i++)
-		if (((command->options | OPTION_HELP) & options[i].bit) != 0)
-			nearest_try(&nearest, options[i].name);
+	for (size_t i = 0; i < n_option_rows; i++)
+		if (((command->options | OPTION_HELP) & option_rows[i].bit) != 0)
+			nearest_try(&nearest, option_rows[i].name);
 	if (nearest.word != NULL)
 		(void)fprintf(stderr, " (did you mean --%s?)", nearest.word);
 }
@@ -330,9 +257,10 @@ static int refused(const struct command *command, int what, char **argv)
 {
 	usage_begin(command);
 	if (what == ':') {
-		(void)fprintf(stderr, "--%s needs a value", options[optopt - FIRST_VALUE].name);
+		(void)fprintf(stderr, "--%s needs a value", option_rows[optopt - FIRST_VALUE].name);
 	} else if (optopt >= FIRST_VALUE) {
-		(void)fprintf(stderr, "--%s takes no value", options[optopt - FIRST_VALUE].name);
+		(void)fprintf(stderr, "--%s takes no value",
+			      option_rows[optopt - FIRST_VALUE].name);
 	} else if (optopt != 0) {
 		char letter[] = {'-', (char)optopt, '\0'};
 		(void)fputs("there is no option ", stderr);
@@ -390,15 +318,15 @@ static int take_operands(struct args *args, int n, char **operands)
 }
 
 /* Fills getopt_long()'s own table with the rows that @command takes. */
-static void long_options(const struct command *command, struct option ret[N_OPTIONS + 1])
+static void long_options(const struct command *command, struct option ret[MOST_OPTION_ROWS + 1])
 {
 	size_t n = 0;
-	for (size_t i = 0; i < N_OPTIONS; i++) {
-		if (((command->options | OPTION_HELP) & options[i].bit) == 0)
+	for (size_t i = 0; i < n_option_rows; i++) {
+		if (((command->options | OPTION_HELP) & option_rows[i].bit) == 0)
 			continue;
 		ret[n++] = (struct option){
-			.name = options[i].name,
-			.has_arg = options[i].value != NULL ? required_argument : no_argument,
+			.name = option_rows[i].name,
+			.has_arg = option_rows[i].value != NULL ? required_argument : no_argument,
 			.val = FIRST_VALUE + (int)i,
 		};
 	}
@@ -417,7 +345,7 @@ int args_parse(const struct command *command, int argc, char **argv, struct args
 		args_free(&args);
 		return fail_memory();
 	}
-	struct option table[N_OPTIONS + 1];
+	struct option table[MOST_OPTION_ROWS + 1];
 	long_options(command, table);
 	int status = STATUS_OK;
 	/* refused() prints the messages of getopt_long() in the words of this command. */
@@ -462,12 +390,12 @@ void args_help(FILE *out, const struct command *command)
 	(void)fprintf(out, "usage: hoist %s%s%s%s\n\n%s\n\noptions:\n", command->name,
 		      command->options != 0 ? " [options]" : "",
 		      command->operands[0] != '\0' ? " " : "", command->operands, command->details);
-	for (size_t i = 0; i < N_OPTIONS; i++) {
-		if (((command->options | OPTION_HELP) & options[i].bit) == 0)
+	for (size_t i = 0; i < n_option_rows; i++) {
+		if (((command->options | OPTION_HELP) & option_rows[i].bit) == 0)
 			continue;
 		char left[32];
-		(void)snprintf(left, sizeof left, "--%s %s", options[i].name,
-			       options[i].value != NULL ? options[i].value : "");
-		(void)fprintf(out, "  %-20s %s\n", left, options[i].help);
+		(void)snprintf(left, sizeof left, "--%s %s", option_rows[i].name,
+			       option_rows[i].value != NULL ? option_rows[i].value : "");
+		(void)fprintf(out, "  %-20s %s\n", left, option_rows[i].help);
 	}
 }

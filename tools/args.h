@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* tools/args.h - the command line.
  *
- * All options of all commands are one table (args.c); a command says which of
- * them it takes.  Parsing and --help both follow that table, so that they cannot
- * disagree.
+ * All options of all commands are one table (options.h); a command says which of
+ * them it takes.
  */
 #ifndef HOIST_TOOLS_ARGS_H
 #define HOIST_TOOLS_ARGS_H

@@ -98,7 +98,17 @@ static const struct command commands[] = {
 	 "if\n"
 	 "it cannot be run, 127 if there is none.",
 	 OPTION_EMULATE, 1, 1, cmd_emulate},
+	{"completion", "bash|zsh|fish", "completion of this command line for a shell",
+	 "Prints the completion of hoist's commands, options and values for a shell.  `make "
+	 "install`\n"
+	 "puts it where the shells look.  Otherwise: source <(hoist completion bash).",
+	 0, 1, 1, cmd_completion},
 };
+
+const struct command *tool_command(size_t index)
+{
+	return index < N_COMMANDS ? &commands[index] : NULL;
+}
 
 static const struct command *find_command(const char *name)
 {

@@ -12,6 +12,8 @@
 #ifndef HOIST_TOOLS_TOOL_H
 #define HOIST_TOOLS_TOOL_H
 
+#include <stddef.h>
+
 #include "cli/fail.h"
 
 struct args;
@@ -27,9 +29,13 @@ struct command {
 	int (*run)(const struct args *args);
 };
 
+/* The @index-th command of `hoist --help`; NULL: there are fewer. */
+const struct command *tool_command(size_t index);
+
 int cmd_bench(const struct args *args);
 int cmd_cache(const struct args *args);
 int cmd_cat(const struct args *args);
+int cmd_completion(const struct args *args);
 int cmd_cp(const struct args *args);
 int cmd_devices(const struct args *args);
 int cmd_digest(const struct args *args);
