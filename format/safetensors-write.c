@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/blocks.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
@@ -38,8 +39,11 @@ static int check(const struct hoist__out_file *file, const struct hoist__out_ten
 	if (info == NULL || info->safetensors == NULL)
 		return hoist__fail(-EINVAL, "%s: tensor %s: safetensors has no dtype %s; %s", where,
 				   name, info != NULL ? info->name : "(none)",
-				   info != NULL && info->gguf >= 0 ? "save it as gguf"
-								   : "convert it first");
+				   info == NULL || info->gguf < 0 ? "convert it first"
+				   : hoist__blocks_are_known(info->dtype)
+					   ? "dequantise it (--dtype, hoist_save_tensor.dtype), or "
+					     "save it as gguf"
+					   : "save it as gguf");
 	uint64_t elements = 1;
 	for (int i = 0; i < tensor->rank; i++)
 		if (hoist__mul_overflow(elements, (uint64_t)tensor->shape[i], &elements))

@@ -9,10 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli/fail.h"
@@ -82,72 +85,98 @@ static int list(struct beside *beside, const char *from)
 
 /* --- links --- */
 
-/* True if the file @path lies directly in models--NAME/blobs, is of the process's user or root, and
- * the folder @from is models--NAME/snapshots/REVISION. */
-static bool is_blob(const char *path, const char *from)
+/* A FIFO would block. */
+#define READ_FLAGS (O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+
+/* Opens what a link within the folder leads to.  Returns: a descriptor; -1, with errno: EXDEV, the
+ * link leads out. */
+static int open_beneath(const struct beside *beside, const char *name)
 {
-	static const char blobs[] = "/blobs/";
+	struct open_how how = {.flags = READ_FLAGS,
+			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+	return (int)syscall(SYS_openat2, beside->from_fd, name, &how, sizeof how);
+}
+
+/* The path of an open folder.  False: /proc does not say. */
+static bool path_of(int fd, char *ret, size_t bytes)
+{
+	char link[32];
+	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, ret, bytes - 1);
+	ret[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* True if the two folders are models--NAME/snapshots/REVISION and models--NAME/blobs. */
+static bool are_of_one_model(int snapshot, int blobs)
+{
+	char of_snapshot[PATH_MAX], of_blobs[PATH_MAX];
+	if (!path_of(snapshot, of_snapshot, sizeof of_snapshot) ||
+	    !path_of(blobs, of_blobs, sizeof of_blobs))
+		return false;
+	const char *revision = strrchr(of_snapshot, '/');
+	size_t n = (size_t)(revision - of_snapshot);
+	if (revision == NULL || n < strlen("/snapshots") ||
+	    strncmp(revision - strlen("/snapshots"), "/snapshots", strlen("/snapshots")) != 0)
+		return false;
+	n -= strlen("/snapshots");
+	const char *name = memrchr(of_snapshot, '/', n);
+	return name != NULL && strncmp(name, "/models--", strlen("/models--")) == 0 &&
+	       strncmp(of_blobs, of_snapshot, n) == 0 && strcmp(of_blobs + n, "/blobs") == 0;
+}
+
+/* Opens the blob of Hugging Face's cache that a snapshot's link leads to: directly in the model's
+ * blobs, no link itself, of the process's user or root.  Returns: a descriptor; -1: the link is
+ * another. */
+static int open_blob(const struct beside *beside, const char *name)
+{
+	static const char where[] = "../../blobs/";
+	char text[PATH_MAX];
 	struct stat st;
-	size_t n = strlen(from);
-	const char *revision = memrchr(from, '/', n);
-	const char *snapshots =
-		revision != NULL ? memrchr(from, '/', (size_t)(revision - from)) : NULL;
-	if (snapshots == NULL || strncmp(snapshots, "/snapshots/", 11) != 0)
-		return false;
-	size_t model = (size_t)(snapshots - from);
-	const char *name = memrchr(from, '/', model);
-	if (name == NULL || strncmp(name, "/models--", 9) != 0 || strncmp(path, from, model) != 0 ||
-	    strncmp(path + model, blobs, sizeof blobs - 1) != 0)
-		return false;
-	return strchr(path + model + sizeof blobs - 1, '/') == NULL && lstat(path, &st) == 0 &&
-	       (st.st_uid == geteuid() || st.st_uid == 0);
+	ssize_t n = readlinkat(beside->from_fd, name, text, sizeof text - 1);
+	text[n > 0 ? n : 0] = '\0';
+	const char *blob = text + sizeof where - 1;
+	if (strncmp(text, where, sizeof where - 1) != 0 || strchr(blob, '/') != NULL)
+		return -1;
+	int blobs = openat(beside->from_fd, "../../blobs",
+			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (blobs < 0)
+		return -1;
+	int fd = are_of_one_model(beside->from_fd, blobs)
+			 ? openat(blobs, blob, READ_FLAGS | O_NOFOLLOW)
+			 : -1;
+	(void)close(blobs);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || (st.st_uid != geteuid() && st.st_uid != 0))) {
+		(void)close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
-static bool is_trusted(const char *path, const char *from)
+static int open_link(const struct beside *beside, const char *from, const char *name, int *ret)
 {
-	size_t n = strlen(from);
-	return (strncmp(path, from, n) == 0 && path[n] == '/') || is_blob(path, from);
-}
-
-/* Opens the file that a link leads to.  *ret: -1: the link leads to nothing that is to be read. */
-static int open_link(const char *from, const char *name, int *ret)
-{
-	char *path = NULL;
-	if (asprintf(&path, "%s/%s", from, name) < 0)
-		return fail_memory();
-	char *resolved = realpath(path, NULL);
-	char *folder = realpath(from, NULL);
-	int status = STATUS_OK;
-	if (resolved == NULL || folder == NULL)
-		status = fail("following the link %s: %s", path, strerror(errno));
-	else if (is_trusted(resolved, folder))
-		*ret = open(resolved, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	else
-		status =
-			fail("%s is a link to outside of its folder; if you trust the folder, give "
-			     "--follow-links, or leave the file with --only-weights",
-			     path);
-	free(folder);
-	free(resolved);
-	free(path);
-	return status;
+	*ret = open_beneath(beside, name);
+	if (*ret < 0 && errno == EXDEV)
+		*ret = open_blob(beside, name);
+	if (*ret >= 0)
+		return STATUS_OK;
+	return fail("%s/%s is a link to outside of its folder, or to nothing; if you trust the "
+		    "folder, give --follow-links, or leave the file with --only-weights",
+		    from, name);
 }
 
 /* *ret: a descriptor of the regular file; -1: it is left. */
 static int open_source(const struct beside *beside, const char *from, const char *name,
 		       unsigned flags, int *ret)
 {
-	const int how = O_RDONLY | O_NONBLOCK | O_CLOEXEC; /* a FIFO would block */
 	bool follow = (flags & BESIDE_FOLLOW_LINKS) != 0;
 	int status = STATUS_OK;
 	struct stat st;
-	int fd = openat(beside->from_fd, name, how | (follow ? 0 : O_NOFOLLOW));
+	int fd = openat(beside->from_fd, name, READ_FLAGS | (follow ? 0 : O_NOFOLLOW));
 	int err = errno;
-	if (fd < 0 && err == ELOOP && !follow) {
-		status = open_link(from, name, &fd);
-		err = errno;
-	}
-	if (status == STATUS_OK && fd < 0 && err != ENXIO)
+	if (fd < 0 && err == ELOOP && !follow)
+		status = open_link(beside, from, name, &fd);
+	else if (fd < 0 && err != ENXIO)
 		status = fail("opening %s/%s: %s", from, name, strerror(err));
 	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > MOST_BYTES)) {
 		(void)close(fd);

@@ -78,7 +78,6 @@ static int make_folder(struct copy *copy)
 static int add_metadata(struct copy *copy, const struct args *args)
 {
 	const struct copy_args *given = &args->copy;
-	bool named = hoist_checkpoint_metadata_find(copy->checkpoint, "format") != NULL;
 	int err = hoist_save_metadata_of(copy->save, copy->checkpoint);
 	if (err == 0 && given->n_metadata > 0 &&
 	    strcmp(hoist_save_format(copy->save), "safetensors") != 0)
@@ -88,8 +87,7 @@ static int add_metadata(struct copy *copy, const struct args *args)
 				    ? "metadata with types, which a text cannot give"
 				    : "no place for metadata");
 	/* Files without metadata are taken for PyTorch's; with some, they must say so. */
-	if (err == 0 && given->n_metadata > 0 && !named &&
-	    hoist_checkpoint_n_metadata(copy->checkpoint) == 0)
+	if (err == 0 && given->n_metadata > 0 && hoist_checkpoint_n_metadata(copy->checkpoint) == 0)
 		err = hoist_save_metadata(copy->save, "format", "pt");
 	for (size_t i = 0; err == 0 && i < given->n_metadata; i++)
 		err = hoist_save_metadata(copy->save, given->metadata[i].key,
@@ -270,7 +268,7 @@ static void print_report(const struct copy *copy)
 	if (is_gguf_anew(copy))
 		(void)puts("format    gguf, the container alone: names and metadata are the "
 			   "source's, and llama.cpp does not load it");
-	unconverted_print(&copy->tensors.unconverted);
+	unconverted_print(&copy->tensors.unconverted, "f32, f16, bf16 and quantised ones");
 	print_beside(copy, "beside    ", BESIDE_TAKEN);
 	print_beside(copy, "there     already, the same: ", BESIDE_THERE);
 	print_beside(copy, "left      ", BESIDE_LEFT);

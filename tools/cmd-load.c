@@ -197,7 +197,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 	if (args->load.into)
 		print_before(report, &more->before);
 	print_stream(report, args, more->first_ns);
-	unconverted_print(&more->unconverted);
+	unconverted_print(&more->unconverted, "f32, f16 and bf16");
 	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
 }

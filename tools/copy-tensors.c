@@ -155,9 +155,11 @@ static size_t cut_one(struct cuts *cuts, size_t index, const char *name)
 
 /* --- adding --- */
 
+/* A quantised tensor is converted, too, or refused. */
 static bool is_converted(hoist_dtype dtype)
 {
-	return dtype == HOIST_F32 || dtype == HOIST_F16 || dtype == HOIST_BF16;
+	return dtype == HOIST_F32 || dtype == HOIST_F16 || dtype == HOIST_BF16 ||
+	       hoist_dtype_bits(dtype) == 0;
 }
 
 static int add_one(hoist_save *save, hoist_checkpoint *checkpoint, const struct entry *entry,

@@ -30,13 +30,12 @@ void unconverted_count(struct unconverted *unconverted, hoist_dtype asked, hoist
 	add_dtype(unconverted, hoist_dtype_name(dtype));
 }
 
-void unconverted_print(const struct unconverted *unconverted)
+void unconverted_print(const struct unconverted *unconverted, const char *converted)
 {
 	struct text count;
 	if (unconverted->n > 0)
 		(void)printf(
-			"dtype     %s tensor%s left as in the file: %s; f32, f16 and bf16 alone "
-			"are converted\n",
+			"dtype     %s tensor%s left as in the file: %s; %s alone are converted\n",
 			format_count(unconverted->n, &count), unconverted->n == 1 ? "" : "s",
-			unconverted->dtypes);
+			unconverted->dtypes, converted);
 }

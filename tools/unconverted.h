@@ -15,7 +15,8 @@ struct unconverted {
 /* Counts a tensor that has @dtype and was to have @asked; 0: nothing was asked for. */
 void unconverted_count(struct unconverted *unconverted, hoist_dtype asked, hoist_dtype dtype);
 
-/* Prints a line of a report, if there are such tensors. */
-void unconverted_print(const struct unconverted *unconverted);
+/* Prints a line of a report, if there are such tensors.  @converted: the dtypes that are converted:
+ * "f32, f16 and bf16". */
+void unconverted_print(const struct unconverted *unconverted, const char *converted);
 
 #endif

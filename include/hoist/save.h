@@ -143,7 +143,9 @@ typedef struct hoist_save_tensor {
 	size_t size;             /* sizeof(hoist_save_tensor) */
 	const char *name;        /* NULL: the name that the tensor has in the checkpoint */
 	hoist_dtype dtype;       /* f32, f16 or bf16: a tensor of one of these is converted, rounded to
-				  * nearest; a tensor of another dtype keeps that */
+				  * nearest; so is one of GGUF's quantised dtypes q4_0, q4_1, q5_0,
+				  * q5_1, q8_0, q2_k to q6_k, iq4_nl, iq4_xs and mxfp4, by way of
+				  * f32; a tensor of another dtype that is not quantised keeps that */
 	const hoist_load_slice *slices; /* the part of the tensor to save, each on another axis.  Their
 					 * field `tensor` is not read */
 	size_t n_slices;
@@ -153,7 +155,7 @@ typedef struct hoist_save_tensor {
  * several times, in parts.
  * Returns: as hoist_save_add_tensor(); -EINVAL (as->dtype is another one; a slice is not within its
  *   axis, divides a byte or a block, or shares its axis with another; slices of a tensor that has
- *   strides in its file). */
+ *   strides in its file); -ENOTSUP (as->dtype, and the tensor has another quantised dtype). */
 HOIST_API int hoist_save_add_tensor_as(hoist_save *save, hoist_checkpoint *checkpoint,
 				       size_t index, const hoist_save_tensor *as);
 

@@ -4,9 +4,13 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
+#include "base/blocks.h"
 #include "base/checked.h"
+#include "base/convert.h"
+#include "base/dtype.h"
 #include "lib/save/save.h"
 
 /* --- one load --- */
@@ -149,6 +153,37 @@ void hoist__feed_release(struct hoist_save *save)
 
 /* --- copying --- */
 
+/* A multiple of every block. */
+#define PIECE_ELEMENTS ((size_t)1024)
+
+/* Copies bytes of the elements that a quantised buffer stands for, in another dtype. */
+static int copy_dequantised(const hoist_buffer *buffer, hoist_dtype dtype, uint64_t from,
+			    size_t bytes, unsigned char *to)
+{
+	float numbers[PIECE_ELEMENTS];
+	const struct hoist__dtype_info *info = hoist__dtype_info(buffer->dtype);
+	const struct hoist__span span = hoist__buffer_span(buffer, 0);
+	size_t width = hoist_dtype_bits(dtype) / 8;
+	uint64_t elements = buffer->bytes / info->block_bytes * info->block_elements;
+	while (bytes > 0) {
+		uint64_t first = from / width / PIECE_ELEMENTS * PIECE_ELEMENTS;
+		size_t n = (size_t)hoist__min_u64(PIECE_ELEMENTS, elements - first);
+		uintptr_t blocks = span.address + first / info->block_elements * info->block_bytes;
+		int err = hoist__blocks_to_f32(buffer->dtype, (const void *)blocks, n, numbers);
+		if (err < 0)
+			return err;
+		if (dtype != HOIST_F32)
+			hoist__convert(numbers, dtype, numbers, HOIST_F32, n);
+		size_t at = (size_t)(from - first * width);
+		size_t part = (size_t)hoist__min_u64(bytes, n * width - at);
+		memcpy(to, (const unsigned char *)numbers + at, part);
+		from += part;
+		to += part;
+		bytes -= part;
+	}
+	return 0;
+}
+
 static int copy_segment(struct hoist_save *save, const struct hoist__save_segment *segment,
 			uint64_t from, size_t bytes, unsigned char *to)
 {
@@ -162,7 +197,11 @@ static int copy_segment(struct hoist_save *save, const struct hoist__save_segmen
 					NULL, &buffer);
 	if (err < 0)
 		return err;
-	err = hoist__source_gather(save, source, buffer, from - segment->from, bytes, to);
+	/* The load converts all but quantised tensors. */
+	if (hoist_buffer_dtype(buffer) != source->dtype)
+		err = copy_dequantised(buffer, source->dtype, from - segment->from, bytes, to);
+	else
+		err = hoist__source_gather(save, source, buffer, from - segment->from, bytes, to);
 	hoist_buffer_unref(buffer);
 	if (err == 0)
 		give_back(save, segment->batch, bytes);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/blocks.h"
 #include "base/convert.h"
 #include "base/dtype.h"
 #include "lib/core/options.h"
@@ -28,7 +29,17 @@ static int find_dtype(const struct hoist_save *save, const struct hoist__tensor 
 				   "saving %s: hoist_save_tensor.dtype is %s; it is f32, f16, bf16 "
 				   "or 0",
 				   save->path, hoist_dtype_name(asked));
-	*ret = hoist__converts(tensor->dtype, asked) ? asked : tensor->dtype;
+	*ret = tensor->dtype;
+	if (asked == HOIST_DTYPE_INVALID)
+		return 0;
+	if (hoist__converts(tensor->dtype, asked) || hoist__blocks_are_known(tensor->dtype))
+		*ret = asked;
+	else if (hoist_dtype_bits(tensor->dtype) == 0)
+		return hoist__fail(-ENOTSUP,
+				   "saving tensor \"%.200s\" as %s: hoist does not dequantise %s; "
+				   "leave the tensor out (--exclude), or save it as it is, as gguf",
+				   tensor->name, hoist_dtype_name(asked),
+				   hoist_dtype_name(tensor->dtype));
 	return 0;
 }
 

@@ -73,7 +73,8 @@
  *           moves, and the case is not treated otherwise.
  *
  *   LOAD    of a checkpoint, and converted, sliced, or with strides in the file: comes by a load of
- *           the save's own, and is copied from the load's buffers by the crew (lib/save/feed.h)
+ *           the save's own, and is copied from the load's buffers by the crew (lib/save/feed.h),
+ *           which also dequantises
  *
  * A read is a barrier in its block, so that later bytes of the block overwrite the read's surplus
  * bytes.  As many blocks as there are slots are filled at once, which keeps the disk busy.

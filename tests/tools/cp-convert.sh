@@ -20,7 +20,7 @@ dtypes() {
 
 run 0 cp --dtype f32 --no-sync "$work/src" "$work/quiet.safetensors" # signalling NaNs go
 run 0 cp --dtype bf16 --no-sync "$work/quiet.safetensors" "$work/a.safetensors"
-grep -q '^dtype  *10 tensors left as in the file: i64; f32, f16 and bf16' "$out" || fail "the report"
+grep -q '^dtype  *10 tensors left as in the file: i64; f32, f16, bf16 and quantised ones' "$out" || fail "the report"
 [ "$(dtypes "$work/a.safetensors")" = 'bf16 30,i64 10' ] || fail "$(dtypes "$work/a.safetensors")"
 run 0 cp --json --dtype f32 --budget 1M --shard-bytes 2M --digest "$work/a.safetensors" "$work/wide/"
 json =10:unconverted =40:tensors <"$out" || fail "the report: $(cat "$out")"
@@ -36,6 +36,16 @@ for options in '--budget 256K' '--engine threads --io cached' '--io direct --dig
 done
 run 0 cp --dtype f16 --tensor '*norm*' --format gguf "$work/a.safetensors" "$work/n.gguf"
 [ "$(dtypes "$work/n.gguf" | tr ',' '\n' | grep -c bf16)" -eq 0 ] || fail "$(dtypes "$work/n.gguf")"
+
+# Quantised tensors: refused by name of the remedy, or dequantised.
+gguf=${srcdir:-.}/data/gguf-llama.gguf
+run 1 cp "$gguf" "$work/q.safetensors"
+one_line 'safetensors has no dtype q8_0; dequantise it (--dtype'
+run 0 cp --json --dtype f32 "$gguf" "$work/q.safetensors"
+json =2:unconverted <"$out" || fail "the report: $(cat "$out")"
+[ "$(dtypes "$work/q.safetensors")" = 'f32 5,i32 1,i8 1' ] || fail "$(dtypes "$work/q.safetensors")"
+run 0 cp "$gguf" "$work/q.gguf"
+cmp "$gguf" "$work/q.gguf" || fail "a copy of a GGUF file differs"
 
 # --- parts ---
 

@@ -166,12 +166,42 @@ cp "$work/m.safetensors" "$work/models--o--n/blobs/1" || exit 99
 echo '{}' >"$work/models--o--n/blobs/2"
 ln -s ../../blobs/1 "$work/models--o--n/snapshots/r/model.safetensors"
 ln -s ../../blobs/2 "$work/models--o--n/snapshots/r/config.json"
-ln -s config.json "$work/models--o--n/snapshots/r/tokenizer.json"
+ln -s ../../blobs/2 "$work/models--o--n/snapshots/r/tokenizer.json"
 run 0 cp "$work/models--o--n/snapshots/r" "$work/hub/"
 [ "$(ls "$work/hub" | tr '\n' ' ')" = 'config.json model.safetensors tokenizer.json ' ] ||
 	fail "from the cache: $(ls "$work/hub")"
 [ ! -L "$work/hub/config.json" ] || fail "a link was copied"
 echo secret >"$work/outside/file"
+ln -s ../../../outside/file "$work/models--o--n/blobs/3"
+ln -s ../../outside "$work/models--o--n/blobs/folder"
+mkdir -p "$work/models--o--x/blobs" "$work/plain/snapshots/r" "$work/plain/blobs" || exit 99
+cp "$work/outside/file" "$work/models--o--x/blobs/1" || exit 99
+cp "$work/outside/file" "$work/plain/blobs/1" || exit 99
+cp "$work/m.safetensors" "$work/plain/snapshots/r/model.safetensors" || exit 99
+while read -r folder link; do
+	ln -s "$link" "$work/$folder/snapshots/r/merges.txt" || exit 99
+	run 1 cp "$work/$folder/snapshots/r" "$work/gone/"
+	one_line 'merges.txt is a link to outside of its folder'
+	[ ! -e "$work/gone" ] || fail "left behind: $(ls -A "$work/gone")"
+	rm "$work/$folder/snapshots/r/merges.txt"
+done <<END
+models--o--n ../../blobs/3
+models--o--n ../../blobs/folder/file
+models--o--n ../../blobs/none
+models--o--n ../../../models--o--x/blobs/1
+models--o--n $work/outside/file
+models--o--n config.json
+plain ../../blobs/1
+END
+mv "$work/models--o--n/blobs" "$work/moved" && ln -s ../moved "$work/models--o--n/blobs" || exit 99
+run 1 cp --follow-links --only-weights "$work/models--o--n/snapshots/r" "$work/gone/x/"
+run 1 cp "$work/models--o--n/snapshots/r" "$work/gone/"
+[ ! -e "$work/gone" ] || fail "left behind: $(ls -A "$work/gone")"
+mkdir "$work/model/sub" || exit 99
+echo inside >"$work/model/sub/file"
+ln -s sub/file "$work/model/vocab.json"
+run 0 cp "$work/model" "$work/inside/"
+[ "$(cat "$work/inside/vocab.json")" = inside ] || fail "a link within the folder was not followed"
 ln -s ../outside/file "$work/model/merges.txt"
 run 1 cp "$work/model" "$work/gone/"
 one_line 'merges.txt is a link to outside of its folder'
