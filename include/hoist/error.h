@@ -58,6 +58,8 @@
 #ifndef HOIST_ERROR_H
 #define HOIST_ERROR_H
 
+#include <errno.h> /* -ENOENT and the like, which these headers name */
+
 #ifdef __cplusplus
 #define HOIST_BEGIN extern "C" {
 #define HOIST_END }
@@ -93,7 +95,19 @@ HOIST_API const char *hoist_error(void);
  * Threads: any. */
 HOIST_API int hoist_error_driver(const char **ret_api);
 
-/* The library's version at run time, as "MAJOR.MINOR.PATCH".
+/* The version of these headers.  HOIST_VERSION_NUMBER grows with it, for #if:
+ *
+ *     #if HOIST_VERSION_NUMBER >= HOIST_VERSION_OF(0, 2, 0)
+ */
+#define HOIST_VERSION_MAJOR 0
+#define HOIST_VERSION_MINOR 1
+#define HOIST_VERSION_PATCH 0
+#define HOIST_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
+#define HOIST_VERSION_NUMBER                                                                       \
+	HOIST_VERSION_OF(HOIST_VERSION_MAJOR, HOIST_VERSION_MINOR, HOIST_VERSION_PATCH)
+
+/* The library's version at run time, as "MAJOR.MINOR.PATCH".  A program that was compiled with newer
+ * headers than the library's may not start: the symbols have versions.
  * Returns: a constant.  Threads: any. */
 HOIST_API const char *hoist_version(void);
 
