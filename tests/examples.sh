@@ -28,6 +28,9 @@ for device in cpu cuda:0; do
 	says "^s: 4 bytes at 0x"
 	says "^0[.]000 GB to .* in .* s .*: .* % .*; opened in "
 
+	example address "$model" q_proj.weight $device
+	says "^q_proj.weight: f32, 48 bytes at 0x.* on $device$"
+
 	example stream "$model" $device
 	says "^q_proj.weight: 48 bytes on $device$"
 	says "^s: 4 bytes on $device$"
@@ -80,6 +83,11 @@ says "^rank 0 of 2: 2 tensors, 52 bytes"
 ! "$examples/tensor_parallel" "$model" 2 2 cpu >"$out" 2>"$err" || fail "rank 2 of 2 was taken"
 ! "$examples/load" "$work/none" cpu >"$out" 2>"$err" || fail "there is no such model"
 grep -q "^checkpoint: " "$err" || fail "the message lacks: checkpoint"
+
+example rows
+says "device=cuda:0"
+example pinned
+says "^0x[0-9a-f]* is 0x[0-9a-f]* for kernels$"
 
 example pinned_loop cuda:0 50
 says "^50 batches of 1048576 bytes, at most [0-9]* bytes pinned$"

@@ -32,6 +32,15 @@ fi
 first=$("$build/tools/hoist" ls --json "$work/model" |
 	tr -d '\n' | sed 's/.*"tensors": *\[[^]}]*"name": *"\([^"]*\)".*/\1/')
 for example in "$work"/example*.c; do
+	# It is one of the examples, below their first line.
+	same=
+	for file in "$src"/examples/*.c; do
+		! tail -n +2 "$file" | cmp -s - "$example" || same=$file
+	done
+	if [ -z "$same" ]; then
+		echo "a C program of README.md is in no file of examples/"
+		status=1
+	fi
 	# shellcheck disable=SC2086
 	if ! ${CC:?} -std=c11 -pedantic -Wall -Wextra -Werror $sanitize -I"$src/include" \
 		-o "${example%.c}" "$example" -L"$build/lib/.libs" -lhoist; then
