@@ -282,7 +282,7 @@ static int print_results(const struct bench *bench)
 {
 	double load[1] = {-1};
 	if (!bench->request->json)
-		return results_print(&bench->results);
+		return results_print(&bench->results, bench->request->bars);
 	(void)getloadavg(load, 1);
 	return results_print_json(&bench->results,
 				  json_pack("{s:i, s:f, s:b}", "processors", bench->n_processors,

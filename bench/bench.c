@@ -227,7 +227,7 @@ void bench_print(struct results *results, const char *json_path)
 	if (to_stdout)
 		need(results_print_json(results, json_object()));
 	else
-		need(results_print(results));
+		need(results_print(results, true));
 	if (json_path != NULL && !to_stdout) {
 		json_t *object = results_json(results);
 		if (object == NULL ||

@@ -269,7 +269,7 @@ int bench_copy(const struct bench_request *request)
 	copies(&results, n_runs, request->quick);
 	int status = request->json ? results_print_json(&results, json_pack("{s:b}", "quick",
 									    (int)request->quick))
-				   : results_print(&results);
+				   : results_print(&results, request->bars);
 	if (status == STATUS_OK)
 		status = plot_draw(&results, request->svg, svg);
 	plot_end(svg);

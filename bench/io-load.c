@@ -267,7 +267,7 @@ static int run(struct bench *bench)
 	if (status == STATUS_OK && bench->request->json) {
 		status = print_json(bench);
 	} else if (status == STATUS_OK) {
-		status = results_print(&bench->results);
+		status = results_print(&bench->results, bench->request->bars);
 		print_ways(bench);
 	}
 	if (status == STATUS_OK)

@@ -257,7 +257,7 @@ static int print_json(const struct replay *replay, const struct results *results
 static int print_table(const struct replay *replay, const struct results *results)
 {
 	const struct trace *trace = replay->trace;
-	int status = results_print(results);
+	int status = results_print(results, false);
 	(void)printf("\n%zu events of %" PRIu32 " threads and %" PRIu32 " streams, on %s%s\n",
 		     trace->n_events, trace->n_threads, trace->n_streams,
 		     hoist_device_spec(replay->device), replay->info.emulated ? " (emulated)" : "");

@@ -19,6 +19,7 @@ struct bench_request {
 	const char *to;	     /* where a save goes; NULL: beside the file that was read */
 	bool save;
 	bool quick;
+	bool bars; /* in the table: those of hoist's developers */
 	bool json;
 };
 

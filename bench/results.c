@@ -217,7 +217,7 @@ static struct widths widths_of(const struct results *results)
 
 /* A row that continues the work above leaves that column empty. */
 static void print_row(const struct results *results, const struct result_row *row,
-		      const struct result_row *above, const struct widths *widths)
+		      const struct result_row *above, const struct widths *widths, bool bars)
 {
 	struct text value, least, most;
 	struct samples sorted = row->samples;
@@ -238,13 +238,13 @@ static void print_row(const struct results *results, const struct result_row *ro
 		     format_value(results_median(row), &value), spread, row->unit);
 	if (ratio_of(results, row, &ratio))
 		(void)printf("  %.2f x hoist's", row->more ? 1 / ratio : ratio);
-	if (row->has_bar)
+	if (row->has_bar && bars)
 		(void)printf("  %s %g: %s", row->more ? "at least" : "at most", row->bar,
 			     is_met(row) ? "met" : "NOT MET");
 	(void)printf("%s\n", row->emulated ? "  (emulated)" : "");
 }
 
-int results_print(const struct results *results)
+int results_print(const struct results *results, bool bars)
 {
 	size_t i;
 	const json_t *item;
@@ -254,8 +254,8 @@ int results_print(const struct results *results)
 	(void)printf("%-*s %2s  %-*s %8s  %-17s %-7s\n", widths.work, "WORK", "TH", widths.subject,
 		     "SUBJECT", "MEDIAN", "LEAST..MOST", "UNIT");
 	for (i = 0; i < results->n_rows; i++)
-		print_row(results, &results->rows[i], i > 0 ? &results->rows[i - 1] : NULL,
-			  &widths);
+		print_row(results, &results->rows[i], i > 0 ? &results->rows[i - 1] : NULL, &widths,
+			  bars);
 	json_array_foreach(results->ratios, i, item)(void)
 		printf("%s: hoist is %.2f x %s\n", json_string_value(json_object_get(item, "work")),
 		       json_real_value(json_object_get(item, "ratio")),

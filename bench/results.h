@@ -81,8 +81,8 @@ const struct result_row *results_find(const struct results *results, const char 
 
 double results_median(const struct result_row *row);
 
-/* The table.  Returns a STATUS_*. */
-int results_print(const struct results *results);
+/* The table; @bars: with the bars that rows have.  Returns a STATUS_*. */
+int results_print(const struct results *results, bool bars);
 
 /* One JSON object: "bench", "rows", "ratios", "missing", and the members of @more, which is taken
  * (NULL: building it failed).  Returns a STATUS_*. */

@@ -40,6 +40,7 @@
 #define OPTION_NODE (1u << 26)
 #define OPTION_PAGES (1u << 27)
 #define OPTION_REPLACE (1u << 28)
+#define OPTION_BARS (1u << 17)
 #define OPTION_TREE (1u << 18)
 #define OPTION_VERBOSE (1u << 23)
 #define OPTION_COPY (1u << 14)	   /* the options of args-copy.h */
@@ -90,6 +91,7 @@ struct args {
 	bool json;
 	bool verbose;
 	bool tree;
+	bool bars;
 	bool help;
 };
 

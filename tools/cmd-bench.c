@@ -87,11 +87,18 @@ int cmd_bench(const struct args *args)
 					      .to = args->to,
 					      .save = args->save,
 					      .quick = args->quick,
+					      .bars = args->bars,
 					      .json = args->json};
 	if (what == NULL)
 		return list(args);
 	if (strcmp(what, "worker") == 0 && request.path != NULL)
 		return bench_alloc_worker(request.path, request.device);
+	if (request.bars &&
+	    (request.json || strcmp(what, "io") == 0 || strcmp(what, "replay") == 0))
+		return args_refuse(args,
+				   "--bars is for the tables of alloc, copy and load, and --json "
+				   "has the bars: leave out ",
+				   "--bars", "");
 	if (strcmp(what, "io") == 0 || strcmp(what, "load") == 0)
 		return of_file(args, &request);
 	if (request.save || request.to != NULL || request.open_flags != 0)

@@ -241,7 +241,26 @@ static void print_beside(const struct copy *copy, const char *what, int state)
 		(void)putchar('\n');
 }
 
-static void print_report(const struct copy *copy)
+/* One line: the copy, its rate, and the time behind the last write if that set the pace. */
+static void print_line(const struct copy *copy)
+{
+	struct text a, b;
+	const hoist_save_report *report = &copy->report;
+	double seconds = (double)report->ns / 1e9;
+	(void)printf("copied %s tensor%s, %s, to ", format_count(report->n_tensors, &a),
+		     report->n_tensors == 1 ? "" : "s", format_bytes(report->bytes, &b));
+	print_escaped(stdout, copy->path);
+	if (report->n_files > 1)
+		(void)printf(" (%s shards and their index)", format_count(report->n_files, &a));
+	(void)printf(" in %s: %s", format_seconds(seconds, &a),
+		     format_rate(rate_of(report->bytes, seconds), &b));
+	if (2 * report->sync_ns > report->ns)
+		(void)printf(", mostly waiting until the disk had kept it (%d %% of the time)",
+			     (int)(100 * report->sync_ns / report->ns));
+	(void)putchar('\n');
+}
+
+static void print_details(const struct copy *copy)
 {
 	struct text a, b, c;
 	const hoist_save_report *report = &copy->report;
@@ -265,6 +284,14 @@ static void print_report(const struct copy *copy)
 	(void)printf("\nstaging   %s in use at most, budget %s\n",
 		     format_bytes(report->staging_peak_bytes, &a),
 		     format_bytes(report->budget_bytes, &b));
+}
+
+static void print_report(const struct copy *copy, bool verbose)
+{
+	if (verbose)
+		print_details(copy);
+	else
+		print_line(copy);
 	if (is_gguf_anew(copy))
 		(void)puts("format    gguf, the container alone: names and metadata are the "
 			   "source's, and llama.cpp does not load it");
@@ -334,11 +361,14 @@ static int copy_all(struct copy *copy, const struct args *args)
 int cmd_cp(const struct args *args)
 {
 	struct copy copy = {.beside = {.from_fd = -1, .to_fd = -1}};
+	if (args->verbose && args->json)
+		return args_refuse(args, "--json has all that --verbose prints: leave out ",
+				   "--verbose", "");
 	int status = copy_all(&copy, args);
 	if (status == STATUS_OK && args->json)
 		status = print_json(&copy);
 	else if (status == STATUS_OK)
-		print_report(&copy);
+		print_report(&copy, args->verbose);
 	hoist_save_destroy(copy.save);
 	beside_close(&copy.beside);
 	/* Only an empty folder goes. */

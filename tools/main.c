@@ -62,7 +62,7 @@ static const struct command commands[] = {
 	 "and the like come along.  DST may be SRC if nothing of SRC is lost.  A file that is\n"
 	 "there is replaced; a link is replaced itself, not what it points to.",
 	 OPTION_TENSOR | OPTION_CONVERT | OPTION_COPY | OPTION_ENGINE | OPTION_IO_FILES |
-		 OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_JSON,
+		 OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_VERBOSE | OPTION_JSON,
 	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
 	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"
@@ -84,8 +84,8 @@ static const struct command commands[] = {
 	 "a full page cache; FILE is dropped from it.  About a minute.\n"
 	 "load FILE: whole loads of a checkpoint by either engine, cold and hot, to --device\n"
 	 "(several: cpu,cuda:0); with --save saves, too.",
-	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_SAVE |
-		 OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
+	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_BARS | OPTION_SVG |
+		 OPTION_SAVE | OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
 	 0, 2, cmd_bench},
 	{"emulate", "COMMAND [ARG]...", "run a command with emulated GPUs",
 	 "Runs COMMAND, which finds stand-ins for the drivers of CUDA and HIP by the vendors' "

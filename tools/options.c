@@ -73,6 +73,8 @@ const struct option_row option_rows[] = {
 	{OPTION_WORK, "work", "NAME", NULL, "alloc: measure only this; may be repeated"},
 	{OPTION_RUNS, "runs", "N", NULL, "measure N times (1 to 99) and give the medians"},
 	{OPTION_QUICK, "quick", NULL, NULL, "only see whether it works; figures mean nothing"},
+	{OPTION_BARS, "bars", NULL, NULL,
+	 "in the table: what hoist's developers demand of a figure"},
 	{OPTION_SVG, "svg", "FILE", "@", "draw the figures too; needs gnuplot"},
 	{OPTION_SAVE, "save", NULL, NULL, "load: save too, and remove what was written"},
 	{OPTION_TO, "to", "PATH", "@", "--save: write there (a file or a folder), not beside FILE"},
@@ -86,7 +88,7 @@ const struct option_row option_rows[] = {
 	{OPTION_RUN, "run", NULL, NULL, "then load, and say where the time went"},
 	{OPTION_TREE, "tree", NULL, NULL, "as a tree of the names' parts, with the bytes of each"},
 	{OPTION_VERBOSE, "verbose", NULL, NULL,
-	 "-v: say which way the bytes went, and where the time"},
+	 "-v: which way the bytes went, how, and where the time"},
 	{OPTION_JSON, "json", NULL, NULL, "print one JSON object"},
 	{OPTION_HELP, "help", NULL, NULL, "show this"},
 };

@@ -11,13 +11,15 @@
  * Sources: buffers on any device and of any strides (written row-major), and tensors of an opened
  * checkpoint, which are read from its files as they are needed.  Bytes go through one set of
  * staging slots, which grows as long as the disk has less to write than it can take.  A Budget
- * bounds the slots, whatever the size of the model.  Tensors of a checkpoint that are converted or
- * sliced on their way (hoist_save_add_tensor_as()) need memory beside the slots, which then are a
- * quarter of the budget: less than the rest of it (and 2 MiB at least), a part of the tensors at a
- * time.  One row of a tensor (an index of its first axis) is never divided.  The budget is not
- * charged with that memory, which is the CPU's own resource's, 32 MiB at a time.  Two rare sources need memory for one tensor at a time, which no budget bounds:
- * buffers with strides whose elements are less than a byte, and tensors that lie in their file with
- * strides.
+ * bounds the slots, whatever the size of the model.
+ *
+ * Tensors of a checkpoint that are converted or sliced on their way (hoist_save_add_tensor_as())
+ * need memory beside the slots, which then are a quarter of the budget: less than the rest of the
+ * budget (and 2 MiB at least), for a part of the tensors at a time.  One row of a tensor (an index
+ * of its first axis) is never divided.  The budget is not charged with that memory, which is the
+ * CPU's own resource's, 32 MiB at a time.  Two rare sources need memory for one tensor at a time,
+ * which no budget bounds: buffers with strides whose elements are less than a byte, and tensors
+ * that lie in their file with strides.
  *
  * Pageable host buffers (not pinned ones) without strides that follow each other in memory as they
  * were added, 256 KiB or more together, are written straight from their memory, without a slot and

@@ -98,7 +98,11 @@ json =1.01:rows.0.bar =true:rows.0.met =false:rows.0.more <"$out" || fail "the b
 at_most "$(value 0)" 1.01 "pinned bytes for each asked for"
 
 # In words.
-run 0 bench alloc --quick --work events --work region --runs 2
+run 0 bench alloc --quick --work events --runs 2
+! grep -q 'at most' "$out" || fail "bars that nobody asked for: $(cat "$out")"
+run 2 bench alloc --quick --bars --json
+one_line 'leave out --bars'
+run 0 bench alloc --quick --bars --work events --work region --runs 2
 grep -q '^stream-ordered, .*at most 1: met.*(emulated)' "$out" || fail "the table of events"
 grep -q '^region of 1 GiB .* ms .*at most 130' "$out" || fail "the table of regions"
 [ ! -s "$err" ] || fail "something is on stderr"
