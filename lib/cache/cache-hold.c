@@ -47,7 +47,7 @@ static void detach(const struct hoist__cache_lock *lock, int listener, int ready
 	const int kept[] = {lock->folder, lock->fd, listener, ready};
 	const size_t n_kept = sizeof kept / sizeof kept[0];
 	(void)setsid();
-	(void)chdir("/");
+	(void)!chdir("/"); /* a folder that stays in use is no failure */
 	(void)prctl(PR_SET_NAME, "hoist-cache");
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
