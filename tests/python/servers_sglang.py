@@ -76,6 +76,17 @@ class Ranks(Folder):
             self.assertGreaterEqual(sum(said[number]["facts"]["read_bytes"] for said in ranks),
                                     ranks[0][number]["facts"]["file_bytes"])
 
+    def test_two_ranks_share_one_read(self):
+        make_llama(self.folder)
+        ranks = self.loads(2, {"num_threads": 2}, {"hoist": {"way": "group"}})
+        for number in (1, 2):  # the load, the update
+            for said in ranks:
+                self.assertEqual((said[number]["digest"], said[number]["facts"]["way"]), (said[0]["digest"], "group"))
+            n_bytes = ranks[0][number]["facts"]["file_bytes"]
+            n_read = sum(said[number]["facts"]["read_bytes"] for said in ranks)
+            self.assertGreaterEqual(n_read, n_bytes)
+            self.assertLess(n_read, 1.05 * n_bytes)  # the files are of 1 MB, and read in blocks of 4 KiB
+
 
 class Base(Folder):
     """SGLang's loader in this process, with the hooks that SGLang found and applied."""

@@ -71,6 +71,17 @@ class Engine(Folder):
                 self.assertLess(facts["read_bytes"], 0.6 * facts["file_bytes"])
             self.assertGreaterEqual(sum(facts["read_bytes"] for facts in sliced[key]), sliced[key][0]["file_bytes"])
 
+    def test_two_ranks_share_one_read(self):
+        make_llama(self.folder)
+        own, shared = self.generate(2, ("auto", {}), ("hoist", {"way": "group"}))
+        self.check(own, shared)
+        for key in ("facts", "facts_reloaded"):
+            self.assertEqual([facts["way"] for facts in shared[key]], ["group", "group"])
+            n_bytes = shared[key][0]["file_bytes"]
+            n_read = sum(facts["read_bytes"] for facts in shared[key])
+            self.assertGreaterEqual(n_read, n_bytes)
+            self.assertLess(n_read, 1.05 * n_bytes)  # the files are of 1 MB, and read in blocks of 4 KiB
+
 
 class Loader(Folder):
     """The loader beside vLLM's own, without an engine."""
@@ -162,7 +173,7 @@ class Loader(Folder):
                                 ({"way": "slices", "verify": True}, "verify needs whole"),
                                 ({"verify": "no"}, "verify is true or false"), ({"depth": "x"}, "depth is a number"),
                                 ({"way": "cache", "drop_cache": True}, "drop_cache"),
-                                ({"way": "slices", "window": "1G"}, "a window belongs to the way stream"),
+                                ({"way": "slices", "window": "1G"}, "a window belongs to the ways stream and group"),
                                 ({"num_threads": 8}, "num_threads"), ({"budget": -1}, "budget|bytes|size")):
             with self.subTest(settings=settings), self.assertRaisesRegex(ValueError, words):
                 self.loader(settings)

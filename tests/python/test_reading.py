@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""hoist.servers.reading: each way gives the file's tensors; files that the page cache has are mapped."""
+"""hoist.servers.reading: each way gives the file's tensors; files that the page cache has are mapped; ranks
+share one read."""
 
+import hashlib
+import itertools
+import json
 import os
+import subprocess
+import sys
 import unittest
 
 import hoist
@@ -9,6 +15,7 @@ import files
 
 try:
     import torch
+    from hoist.servers.ranks import Ranks
     from hoist.servers.reading import Facts, read
     from hoist.servers.settings import Settings
 except ImportError:
@@ -16,6 +23,8 @@ except ImportError:
 
 # A range that is mapped has 2 MiB or more.
 MODEL = {"a": ("F32", (1024, 1024)), "b": ("BF16", (2048, 1024)), "small": ("F32", (3,)), "empty": ("F32", (0, 3))}
+MANY = {**{f"t{number}": ("U8", (1 << 20,)) for number in range(96)}, "odd": ("F32", (7, 1001)), **MODEL}
+HERE = os.path.dirname(os.path.abspath(__file__))
 N_TRIES = 50  # the kernel may take pages back at any time
 
 
@@ -102,10 +111,95 @@ class Ways(files.WithModel):
     def test_settings_that_do_not_go_with_maps_are_refused(self):
         for settings, words in (({"way": "map", "io": "direct"}, "io does not go with the way map"),
                                 ({"way": "map", "drop_cache": True}, "drop_cache does not go with the way map"),
-                                ({"way": "map", "window": "1M"}, "a window belongs to the way stream"),
+                                ({"way": "map", "window": "1M"}, "a window belongs to the ways stream"),
+                                ({"way": "group", "io": "map"}, "the way map maps"),
+                                ({"way": "group", "chunk_bytes": "4M"}, "chunk_bytes is 2 MiB at most"),
                                 ({"io": "map"}, "the way map maps")):
             with self.subTest(settings=settings), self.assertRaisesRegex(ValueError, words):
                 Settings(settings)
+
+
+@unittest.skipIf(torch is None or not torch.distributed.is_gloo_available(), "no torch with gloo")
+class Groups(files.WithModel):
+    """Two ranks, each a process; reading_rank.py says what they do."""
+    model = MANY
+    settings = {"way": "group", "window": "16M", "io": "direct", "budget": "24M"}
+    numbers = itertools.count()
+
+    def ranks(self, *each, **more):
+        """What each rank says.  `each`: (the names that it wants, how it ends)."""
+        meeting = os.path.join(self.folder.name, f"meeting-{next(self.numbers)}")
+        settings = json.dumps({**self.settings, **more})
+        runs = [subprocess.Popen([sys.executable, os.path.join(HERE, "reading_rank.py"), self.path, str(rank),
+                                  str(len(each)), meeting, settings, json.dumps(sorted(names)), end],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                for rank, (names, end) in enumerate(each)]
+        ret = []
+        for run in runs:
+            with run:
+                text = run.communicate(timeout=300)[0]
+            ret.append([json.loads(line[5:]) for line in text.split("\n") if line.startswith("RANK ")])
+            if not ret[-1]:
+                ret[-1] = text
+        return ret
+
+    def check(self, said, names):
+        self.assertIsInstance(said, list, said)
+        self.assertNotIn("error", said[0])
+        self.assertEqual(len(said), 2)
+        for one in said:
+            self.assertEqual(one["digests"], {name: hashlib.sha256(self.bytes[name]).hexdigest() for name in names})
+            self.assertEqual(one["facts"]["n_tensors"], len(names))
+
+    def test_ranks_read_each_byte_once(self):
+        n_bytes = sum(map(len, self.bytes.values()))
+        first, second = self.ranks((MANY, "whole"), (MANY, "whole"))
+        for said in (first, second):
+            self.check(said, MANY)
+            for one in said:
+                self.assertGreater(one["facts"]["n_loads"], 8)
+                self.assertLess(one["peak"], (16 + 24 + 8) << 20)
+        for number in range(2):
+            n_read = first[number]["facts"]["read_bytes"] + second[number]["facts"]["read_bytes"]
+            self.assertGreaterEqual(n_read, n_bytes)
+            self.assertLess(n_read, 1.02 * n_bytes)
+
+    def test_ranks_want_different_tensors(self):
+        some = {"t1", "t2", "t90", "odd", "small", "empty"}
+        for one, other in ((some, set(MANY) - some), (some, MANY), (MANY, ())):
+            with self.subTest(one=len(one), other=len(other)):
+                first, second = self.ranks((one, "whole"), (other, "whole"))
+                self.check(first, one)
+                self.check(second, other)
+                n_read = first[0]["facts"]["read_bytes"] + second[0]["facts"]["read_bytes"]
+                self.assertLess(n_read, 1.02 * sum(map(len, self.bytes.values())))
+
+    def test_a_rank_that_ends_is_an_error_in_the_other(self):
+        for end in ("killed", "failed", "absent"):
+            with self.subTest(end=end):
+                first, _ = self.ranks((MANY, "whole"), (MANY, end))
+                self.assertRegex(first[-1]["error"], "^PeerError: .*rank 1 ")
+
+    def test_the_window_has_room_for_two_of_the_largest_tensor(self):
+        for said in self.ranks((MANY, "whole"), (MANY, "whole"), window="8388607"):
+            self.assertRegex(said[-1]["error"], "^ValueError: a window of 8388607 bytes is too small for a group, .* needs "
+                                                "a window of 8388608 bytes")
+        for said in self.ranks((MANY, "whole"), (MANY, "whole"), window="8M"):
+            self.check(said, MANY)
+
+    def test_a_rank_that_cannot_take_part_is_an_error_in_the_other(self):
+        with self.assertRaisesRegex(hoist.errors.PeerError, "failed before"):
+            Ranks(lambda said: [(None, "x"), said])
+
+    def test_ranks_of_other_machines_are_other_groups(self):
+        def gather(said):
+            return [(("other", "net"), "a"), said, (("other", "net"), "b")]
+        ranks = Ranks(gather)
+        self.assertEqual((ranks.number, ranks.n_ranks, ranks.gone()), (0, 1, None))
+        settings = Settings({"way": "group"})
+        facts = Facts(settings.way_of(3))
+        found = dict(read([self.path], every, settings, facts, ranks))
+        self.assertEqual(sorted(found), sorted(MANY))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Names and tensors of a checkpoint's files in the four ways that servers take them."""
+"""Names and tensors of a checkpoint's files in the five ways that servers take them."""
 
 import threading
 import time
 
 from .. import cache
 from ..checkpoint import Checkpoint
-from ..errors import WindowError
+from ..errors import PeerError, WindowError
 from ..lazy import Source
 from ..load import load
 from ..plan import plan
+from ..sizes import size
 from ..torch import tensor
 
 # A smaller tensor is not worth a load of its own: all of a file come by one load.
@@ -17,6 +18,9 @@ _LAZY_FROM = 64 << 10
 _WINDOW = 1 << 30
 # A file of which the page cache lacks a larger part is read, not mapped.
 _COLD_PART = 16
+# Seconds that a group waits for a rank that is busy with what it has, and between two looks whether all
+# live; and those in which a group's load ends in a rank after it has ended in another.
+_PATIENCE, _LOOK, _GRACE = 600, 0.5, 5
 # Of a load's report: where its time went (hoist.Load.report()).
 _STAGES = frozenset(f"{name}_ns" for name in (
     "read", "copy", "convert", "pages", "caller", "group", "budget", "plan", "allocate", "work"))
@@ -77,6 +81,64 @@ def _streamed(checkpoint, names, settings, facts):
                     raise
 
 
+def _batches(checkpoint, settings):
+    """The names of all tensors, cut where half a window is full: the same in all ranks.
+
+    A batch is handed over while the next one is read, so two are in memory.
+    """
+    largest = max(checkpoint, key=lambda name: checkpoint[name].nbytes)
+    least = 2 * checkpoint[largest].nbytes
+    window = max(_WINDOW, least) if settings.window is None else size(settings.window)
+    if window < least:
+        raise ValueError(f"a window of {window} bytes is too small for a group, which keeps two batches of whole "
+                         f"tensors in it: {largest!r} needs a window of {least} bytes")
+    ret, n_bytes = [[]], 0
+    for name in checkpoint:
+        n_bytes += checkpoint[name].nbytes
+        if ret[-1] and n_bytes > window // 2:
+            ret.append([])
+            n_bytes = checkpoint[name].nbytes
+        ret[-1].append(name)
+    return ret
+
+
+def _wait_for(running, ranks):
+    """Waits for a load of the group.  Raises PeerError where a rank will not come to it."""
+    while not running.wait(_LOOK):
+        gone = ranks.gone()
+        # After the last load, a rank may have left before this one knows that all have all.
+        if gone is not None and not running.wait(_GRACE):
+            raise PeerError(f"rank {gone} of {ranks.n_ranks} that read together on this machine has died, or "
+                            "failed and left the load; its own log says why")
+
+
+def _grouped(checkpoint, number, wanted, settings, facts, ranks):
+    """Whole tensors that the ranks of this machine read once for all."""
+    batches = _batches(checkpoint, settings)
+
+    def begin(batch):
+        # A rank that wants nothing of a batch reads its share for the others.
+        return load(checkpoint, tensors=[name for name in batches[batch] if name in wanted],
+                    group_timeout=_PATIENCE, **ranks.options(f"{number}.{batch}"), **settings.load)
+    ahead = begin(0)
+    try:
+        for batch in range(len(batches)):
+            running = ahead
+            try:
+                _wait_for(running, ranks)
+                facts.add(running.report())
+                if batch + 1 < len(batches):
+                    ahead = begin(batch + 1)
+                for name, buffer in running:
+                    box = [tensor(buffer)]
+                    del buffer  # a tensor that the server has dropped is not kept here
+                    yield name, box.pop()
+            finally:
+                running.close()
+    finally:
+        ahead.close()
+
+
 def _sliced(checkpoint, names, settings, facts):
     """Tensors that are read when the server uses them, and of which only that part is read."""
     source = Source(checkpoint, facts.add, **settings.load)
@@ -118,7 +180,7 @@ def _cached(path, is_wanted, settings, facts):
                 yield name, tensor(image[name])
 
 
-def read(files, is_wanted, settings, facts):
+def read(files, is_wanted, settings, facts, ranks=None):
     """Names and tensors of files, in the order of the files and of their bytes.
 
     Parameters
@@ -129,8 +191,19 @@ def read(files, is_wanted, settings, facts):
     settings : Settings
     facts : Facts
         Counts what is read; `facts["way"]` is the way.
+    ranks : Ranks, optional
+        Those that share the reads, by the way "group".  Closed at the end.  Without them, or where this rank
+        is alone on its machine, the rank streams.
     """
-    for path in files:
+    try:
+        yield from _read(files, is_wanted, settings, facts, ranks)
+    finally:
+        if ranks is not None:
+            ranks.close()
+
+
+def _read(files, is_wanted, settings, facts, ranks):
+    for number, path in enumerate(files):
         if facts["way"] == "cache":
             yield from _cached(path, is_wanted, settings, facts)
             continue
@@ -139,6 +212,9 @@ def read(files, is_wanted, settings, facts):
         names = [name for name in checkpoint if is_wanted(name)]
         facts["file_bytes"] += checkpoint.nbytes
         facts["n_tensors"] += len(names)
+        if ranks is not None and ranks.n_ranks > 1 and len(checkpoint) > 0:
+            yield from _grouped(checkpoint, number, frozenset(names), settings, facts, ranks)
+            continue
         if not names:
             continue
         if facts["way"] == "map" or settings.may_map and _is_hot(checkpoint, names):

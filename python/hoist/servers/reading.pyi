@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from .ranks import Ranks
 from .settings import Settings
 
 class Facts(dict[str, Any]):
@@ -13,4 +14,5 @@ class Facts(dict[str, Any]):
     def line(self) -> str: ...
 
 def read(files: Iterable[str], is_wanted: Callable[[str], bool], settings: Settings,
-         facts: Facts) -> Iterator[tuple[str, torch.Tensor]]: ...
+         facts: Facts,
+         ranks: Ranks | None = None) -> Iterator[tuple[str, torch.Tensor]]: ...

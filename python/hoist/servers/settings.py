@@ -4,8 +4,9 @@
 from ..options import Options
 from ..sizes import size
 
-_WAYS = ("stream", "slices", "map", "cache")
+_WAYS = ("stream", "slices", "map", "cache", "group")
 _LOADS = ("budget", "io", "engine", "drop_cache", "verify", "depth", "chunk_bytes")
+_GROUP_CHUNK = 2 << 20
 
 
 class Settings:
@@ -40,6 +41,8 @@ class Settings:
                 raise ValueError("io is auto, direct or cached here; the way map maps")
             if self.load.get("verify") and self.way in ("slices", "cache"):
                 raise ValueError("verify needs whole tensors, which the way stream reads")
+            if self.way == "group" and size(self.load.get("chunk_bytes", 0)) > _GROUP_CHUNK:
+                raise ValueError("chunk_bytes is 2 MiB at most in the way group")
             Options(**self.load)
         except (TypeError, ValueError) as error:
             raise ValueError(f"a setting of hoist is wrong: {error}") from error
@@ -50,8 +53,8 @@ class Settings:
             if not isinstance(given.get(name), (kind, type(None))):
                 raise ValueError(f"{name} is {'true or false' if kind is bool else 'a number'}, not "
                                  f"{given[name]!r}")
-        if self.window is not None and self.way not in (None, "stream"):
-            raise ValueError(f"a window belongs to the way stream, not to {self.way}")
+        if self.window is not None and self.way not in (None, "stream", "group"):
+            raise ValueError(f"a window belongs to the ways stream and group, not to {self.way}")
         if given.get("drop_cache") and self.way in ("map", "cache"):
             raise ValueError(f"drop_cache does not go with the way {self.way}, which keeps what it reads")
         if given.get("io") is not None and self.way == "map":

@@ -43,8 +43,8 @@ def report():
         that this process has read so far; "mapped_bytes": those that it has mapped, as the page cache
         had them; "n_tensors"; "n_loads": loads of hoist's; "seconds", the time in hoist; "stages", of
         it, by the stages of `hoist.Load.report()`, nanoseconds; "way":
-        "stream", "slices", "map" or "cache", by which files are loaded that are not mapped.  Empty:
-        there was no load.
+        "stream", "slices", "map", "cache" or "group", by which files are loaded that are not mapped: by
+        "group", each rank counts what it has read for all.  Empty: there was no load.
     """
     from . import hooks
     return hooks.newest()

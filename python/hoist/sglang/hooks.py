@@ -12,6 +12,7 @@ import os
 import time
 from importlib import metadata
 
+from ..servers.ranks import Ranks, gatherer
 from ..servers.reading import Facts, read
 from ..servers.settings import Settings
 
@@ -39,6 +40,15 @@ def _n_ranks():
     from sglang.srt.runtime_context import get_parallel
     parallel = get_parallel()
     return parallel.tp_size * parallel.pp_size
+
+
+def _ranks():
+    """Those of tensor parallelism on this machine; all of them call this for each load.  None: there is one."""
+    from sglang.srt.runtime_context import get_parallel
+    if get_parallel().tp_size == 1:
+        return None
+    from sglang.srt.distributed.parallel_state import get_tp_group
+    return Ranks(gatherer(get_tp_group().cpu_group))
 
 
 def _server():
@@ -112,7 +122,7 @@ def weights(original, loader, source, **named):
         return match is None or int(match[1]) == draft
     if loader.counter_before_loading_weights == 0.0:
         loader.counter_before_loading_weights = time.perf_counter()
-    found = _told(read(files, is_wanted, settings, facts), facts)
+    found = _told(read(files, is_wanted, settings, facts, _ranks() if way == "group" else None), facts)
     if draft is not None:
         return loader._filter_mtp_weights(found, source.prefix, draft)
     return ((source.prefix + name, tensor) for name, tensor in found)
