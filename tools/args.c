@@ -198,13 +198,11 @@ static int take_option(struct args *args, size_t row, char *value)
 		args->has_device = true;
 		break;
 	case OPTION_TENSOR:
-		if (strcmp(option_rows[row].name, "exclude") == 0) {
-			args->excludes[args->n_excludes++] = value;
-			break;
-		}
-		/* fall through */
 	case OPTION_WORK:
-		args->patterns[args->n_patterns++] = value;
+		if (strcmp(option_rows[row].name, "exclude") == 0)
+			args->excludes[args->n_excludes++] = value;
+		else
+			args->patterns[args->n_patterns++] = value;
 		break;
 	case OPTION_FOLLOW_LINKS:
 		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;

@@ -93,7 +93,9 @@ Test(format_write, tensors_that_safetensors_cannot_hold_are_refused)
 	tensors[2].name = "__metadata__";
 	expect_refused(&out, -EINVAL, "can be called __metadata__");
 	tensors[2] = (struct hoist__out_tensor){.name = "q", .dtype = HOIST_Q4_0, .bytes = 18};
-	expect_refused(&out, -EINVAL, "safetensors has no dtype q4_0; save it as gguf");
+	expect_refused(&out, -EINVAL,
+		       "safetensors has no dtype q4_0; dequantise it (--dtype, "
+		       "hoist_save_tensor.dtype), or save it as gguf");
 	tensors[2].dtype = HOIST_C128;
 	expect_refused(&out, -EINVAL, "safetensors has no dtype c128; convert it first");
 	tensors[2] = (struct hoist__out_tensor){
