@@ -137,12 +137,10 @@ static int need_table(uint32_t n)
 	}
 	if (table->n >= n)
 		return 0;
-	struct hoist__cache **grown = calloc(n, sizeof *grown);
+	struct hoist__cache **grown = realloc(table->caches, n * sizeof *grown);
 	if (grown == NULL)
 		return -ENOMEM;
-	if (table->n != 0)
-		memcpy(grown, table->caches, table->n * sizeof *grown);
-	free(table->caches);
+	memset(grown + table->n, 0, (n - table->n) * sizeof *grown);
 	table->caches = grown;
 	table->n = n;
 	return 0;
@@ -188,17 +186,18 @@ static struct hoist__cache *make_cache(struct hoist__pool *pool)
 	return cache;
 }
 
-/* Setting the key makes thread_ends() run at the end of the thread. */
+/* Setting the key makes thread_ends() run at the end of the thread, which frees the table, also one
+ * that need_table() made before it failed. */
 struct hoist__cache *hoist__cache_create(struct hoist__pool *pool)
 {
 	struct hoist__cache *cache = hoist__this_thread.ended ? NULL : make_cache(pool);
 	if (cache == NULL)
 		return NULL;
+	int err = pthread_setspecific(end_of_thread, &hoist__this_thread);
 	pthread_mutex_lock(&threads_lock);
-	int err = need_table(n_indexed);
-	pthread_mutex_unlock(&threads_lock);
 	if (err == 0)
-		err = pthread_setspecific(end_of_thread, &hoist__this_thread);
+		err = need_table(n_indexed);
+	pthread_mutex_unlock(&threads_lock);
 	if (err != 0) {
 		free(cache);
 		return NULL;
