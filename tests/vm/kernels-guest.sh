@@ -55,9 +55,9 @@ sync
 
 for value in $uring_disabled; do
 	echo "$value" >/proc/sys/kernel/io_uring_disabled || fail "kernel.io_uring_disabled"
-	does hoist load --io direct /mnt/all
+	does hoist load -v --io direct /mnt/all
 	[ "$value" -eq 1 ] || says 'io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)'
-	does faults_jail user -- /bin/hoist load --io direct /mnt/all
+	does faults_jail user -- /bin/hoist load -v --io direct /mnt/all
 	says 'io_uring refused: EPERM (seccomp or kernel.io_uring_disabled)'
 	does faults_jail user -- /bin/hoist doctor /mnt/all
 	says 'set sysctl kernel.io_uring_disabled=0'
@@ -77,7 +77,7 @@ cat $out
 echo "$doctor" | while read -r words; do says "$words"; done || exit 1
 n_reasons=$((n_reasons + $(echo "$doctor" | wc -l)))
 echo 3 >/proc/sys/vm/drop_caches
-does hoist load --io direct /mnt/all
+does hoist load -v --io direct /mnt/all
 cat $out
 echo "$load" | while read -r words; do says "$words"; done || exit 1
 does hoist load --io map --populate /mnt/all
