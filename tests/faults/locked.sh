@@ -153,9 +153,9 @@ loads() {
 	digests --io direct
 	digests --io cached --engine threads
 	digests --io map
-	does load --io map --populate "$all"
+	does load -v --io map --populate "$all"
 	digests --device cuda:0
-	does load --device cuda:0 --replica cuda:1 "$all"
+	does load -v --device cuda:0 --replica cuda:1 "$all"
 }
 
 copies() {
@@ -166,8 +166,8 @@ copies() {
 
 caches() {
 	does cache add "$all"
-	does load --cache "$all"
-	does load --cache --device cuda:0 "$all"
+	does load -v --cache "$all"
+	does load -v --cache --device cuda:0 "$all"
 	does cache drop --all
 }
 
@@ -182,7 +182,7 @@ if place docker docker; then
 	doctor
 	says 'io_uring refused: EPERM'
 	loads
-	does load --io direct "$all"
+	does load -v --io direct "$all"
 	says 'io_uring refused: EPERM'
 	copies
 	caches
@@ -201,7 +201,7 @@ if place older older; then
 	doctor
 	says 'allow statx'
 	$long && loads && copies
-	does load --io direct "$all"
+	does load -v --io direct "$all"
 	says 'io_uring refused: EPERM'
 	refuses 'allow it in the container' cache add "$all"
 	program --may 'share=allow it in the container'
@@ -212,7 +212,7 @@ if place sandbox sandbox nodev; then
 	says 'does not say which bytes of a file are in memory'
 	$long && loads && copies
 	does cache add "$all"
-	does load --cache "$all"
+	does load -v --cache "$all"
 	does cache drop --all
 	program
 fi
@@ -222,7 +222,7 @@ fi
 if place memlock user memlock=65536; then
 	doctor
 	says 'RLIMIT_MEMLOCK is 64 KiB'
-	does load --io direct --device cuda:0 "$all"
+	does load -v --io direct --device cuda:0 "$all"
 	says 'buffers not registered: ENOMEM (RLIMIT_MEMLOCK)'
 	$long && loads && copies && caches
 	program --may 'pinned=ulimit -l'
@@ -238,22 +238,22 @@ if place files nofile=32; then
 fi
 if $long && place few-files nofile=9; then
 	doctor
-	does load "$big"
-	does load "$all"
+	does load -v "$big"
+	does load -v "$all"
 	says 'too few descriptors: raise ulimit -n'
 	digests
 	refuses 'ulimit -n' load "$shards"
 	refuses 'ulimit -n' cache add "$all"
 fi
 if place many-files nofile=130; then
-	does load --io direct "$shards"
+	does load -v --io direct "$shards"
 	says 'too few descriptors: raise ulimit -n'
-	$long && does load --device cuda:0 "$shards"
+	$long && does load -v --device cuda:0 "$shards"
 	program
 fi
 if place addresses as=30000000; then
 	doctor
-	does load --io direct "$all"
+	does load -v --io direct "$all"
 	$long && digests --io map
 	refuses 'ulimit -v' load "$big"
 	refuses 'ulimit -v' load --device cuda:0 "$all"
@@ -277,7 +277,7 @@ alone=$((20000 + $$ % 40000))
 if place processes user=$alone nproc=1; then
 	doctor
 	digests
-	does load --io cached --engine uring "$all"
+	does load -v --io cached --engine uring "$all"
 	says 'ulimit -u'
 	refuses 'ulimit -u' load --io map --populate "$all"
 	refuses 'ulimit -u' load --engine threads "$all"
@@ -290,7 +290,7 @@ if place processes user=$alone nproc=1; then
 	program "$@" --may 'streams=ulimit -u' --may device=OUT_OF_MEMORY --may streams=OUT_OF_MEMORY
 fi
 if place few-processes user=$alone nproc=3; then
-	does load --device cuda:0 "$all"
+	does load -v --device cuda:0 "$all"
 	digests --io cached --device cuda:0
 	copies
 fi
@@ -312,7 +312,7 @@ if place noproc noproc; then
 	doctor
 	says 'mount /proc'
 	loads
-	does load --io direct "$all"
+	does load -v --io direct "$all"
 	says '/proc is not mounted'
 	copies
 	refuses 'mount /proc' cache add "$all"
@@ -355,9 +355,9 @@ if make_group 67108864 && place group "cgroup=$group"; then
 	$long && loads
 	refuses 'memory limit' load "$large"
 	refuses 'memory limit' cache add "$large"
-	does load --io map --populate "$large"
+	does load -v --io map --populate "$large"
 	does cp "$large" "$home/copy.safetensors"
-	$long && does load --io direct "$big"
+	$long && does load -v --io direct "$big"
 	does cache list
 	says '0 in 0 images'
 	caches
