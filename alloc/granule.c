@@ -20,20 +20,17 @@ _Static_assert(sizeof(struct hoist__granule) == 64, "one cache line");
 
 struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS];
 
-#define LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
-#define COUNTS_BYTES (LEAF_BYTES / 4096 * sizeof(uint16_t)) /* for the smallest pages */
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
-
 /* Asks for huge pages for the records of a large region: else a walk through many blocks misses the
  * TLB at each.  A small region would waste most of a huge page. */
 static void want_huge_pages(uintptr_t base, size_t n)
 {
-	if (n * sizeof(struct hoist__granule) < HUGE_PAGE_BYTES / 2)
+	if (n * sizeof(struct hoist__granule) < HOIST__LEAF_HUGE_PAGE_BYTES / 2)
 		return;
-	size_t page_granules = HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
+	size_t page_granules = HOIST__LEAF_HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
 	for (size_t i = 0; i < n; i += page_granules) {
 		uintptr_t record = (uintptr_t)hoist__granule_at(base, i);
-		(void)madvise((void *)(record & -HUGE_PAGE_BYTES), HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+		(void)madvise((void *)(record & -HOIST__LEAF_HUGE_PAGE_BYTES),
+			      HOIST__LEAF_HUGE_PAGE_BYTES, MADV_HUGEPAGE);
 	}
 }
 
@@ -44,14 +41,13 @@ static int need_leaf(uintptr_t address)
 	struct hoist__granule *known = atomic_load(&hoist__granule_root[root]);
 	if (known != NULL)
 		return 0;
-	/* One huge page more, so that the leaf can begin at the start of one. */
-	const size_t bytes = LEAF_BYTES + COUNTS_BYTES + HUGE_PAGE_BYTES;
+	const size_t bytes = HOIST__LEAF_MAPPED_BYTES;
 	char *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (start == MAP_FAILED)
-		return hoist__fail_nomem("a part of the page map", LEAF_BYTES);
-	char *made = start + (-(uintptr_t)start & (HUGE_PAGE_BYTES - 1));
-	HOIST__ASSERT(made + LEAF_BYTES + COUNTS_BYTES <= start + bytes);
+		return hoist__fail_nomem("a part of the page map", HOIST__LEAF_BYTES);
+	char *made = start + (-(uintptr_t)start & (HOIST__LEAF_HUGE_PAGE_BYTES - 1));
+	HOIST__ASSERT(made + HOIST__LEAF_BYTES + HOIST__LEAF_COUNTS_BYTES <= start + bytes);
 	if (!atomic_compare_exchange_strong(&hoist__granule_root[root], &known, (void *)made))
 		(void)munmap(start, bytes);
 	return 0;
@@ -146,7 +142,7 @@ static void uncount_records(uintptr_t base, size_t n, size_t page_records)
 void hoist__granules_release(uintptr_t base, size_t n)
 {
 	const size_t page_records = records_in_a_page();
-	const size_t most = HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
+	const size_t most = HOIST__LEAF_HUGE_PAGE_BYTES / sizeof(struct hoist__granule);
 	while (n != 0) {
 		size_t n_here = in_page(base, n, most);
 		struct hoist__granule *first = hoist__granule_at(base, 0);

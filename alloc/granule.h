@@ -88,6 +88,14 @@ struct hoist__granule {
 #define HOIST__LEAF_GRANULES ((size_t)1 << HOIST__LEAF_BITS)
 #define HOIST__ROOT_BITS (HOIST__ADDRESS_BITS - HOIST__LEAF_BITS - HOIST__GRANULE_SHIFT)
 
+/* A leaf is mapped with the counts of its pages, 4 KiB at least, and one huge page more, so that
+ * its records can begin at the start of a huge page. */
+#define HOIST__LEAF_BYTES (HOIST__LEAF_GRANULES * sizeof(struct hoist__granule))
+#define HOIST__LEAF_COUNTS_BYTES (HOIST__LEAF_BYTES / 4096 * sizeof(uint16_t))
+#define HOIST__LEAF_HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define HOIST__LEAF_MAPPED_BYTES                                                                   \
+	(HOIST__LEAF_BYTES + HOIST__LEAF_COUNTS_BYTES + HOIST__LEAF_HUGE_PAGE_BYTES)
+
 extern struct hoist__granule *_Atomic hoist__granule_root[(size_t)1 << HOIST__ROOT_BITS]
 	__attribute__((visibility("hidden")));
 
