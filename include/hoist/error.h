@@ -100,7 +100,7 @@ HOIST_API int hoist_error_driver(const char **ret_api);
  *     #if HOIST_VERSION_NUMBER >= HOIST_VERSION_OF(0, 2, 0)
  */
 #define HOIST_VERSION_MAJOR 0
-#define HOIST_VERSION_MINOR 1
+#define HOIST_VERSION_MINOR 2
 #define HOIST_VERSION_PATCH 0
 #define HOIST_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
 #define HOIST_VERSION_NUMBER                                                                       \

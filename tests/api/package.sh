@@ -67,7 +67,7 @@ CMAKE
 		"-DCMAKE_C_COMPILER=${CC:-cc}" >"$work/log" 2>&1
 }
 version=$(pkg-config --modversion hoist)
-for wanted in "" 0.1 "$version"; do
+for wanted in "" "${version%.*}" "$version"; do
 	finds "$wanted" || { cat "$work/log"; fail "find_package(hoist $wanted)"; }
 done
 cmake --build "$work/cmake/build" >"$work/log" 2>&1 || { cat "$work/log"; fail "a program by CMake"; }

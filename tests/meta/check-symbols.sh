@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 cat "$headers"/*.h | grep -v "^ *#" | tr '\n\t' '  ' | grep -o 'HOIST_API [^(;]*(' |
 	sed 's/ *($//; s/.*[ *]//' | LC_ALL=C sort >"$work/declared"
 
-# "0000 T hoist_error@@HOIST_0.1"; versions themselves are of type A.
+# "0000 T hoist_error@@HOIST_0.2"; versions themselves are of type A.
 nm -D --defined-only "$library" >"$work/nm" || exit 1
 awk '$2 != "A" {print $3}' "$work/nm" | LC_ALL=C sort >"$work/versioned"
 sed 's/@.*//' "$work/versioned" >"$work/exported"
