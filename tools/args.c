@@ -49,6 +49,19 @@ int args_refuse(const struct args *args, const char *before, const char *what, c
 	return usage_error(args->command);
 }
 
+int args_only(const struct args *args, const char *what, unsigned options)
+{
+	unsigned others = args->given & ~options;
+	for (size_t i = 0; i < n_option_rows; i++) {
+		if ((others & option_rows[i].bit) == 0)
+			continue;
+		usage_begin(args->command);
+		(void)fprintf(stderr, "%s takes no --%s", what, option_rows[i].name);
+		return usage_error(args->command);
+	}
+	return STATUS_OK;
+}
+
 /* The index of @value in a NULL-terminated list of words, or -1. */
 static int word_index(const char *const *words, const char *value)
 {
@@ -190,6 +203,7 @@ static bool *flag_of(struct args *args, unsigned option)
 static int take_option(struct args *args, size_t row, char *value)
 {
 	bool *flag = flag_of(args, option_rows[row].bit);
+	args->given |= option_rows[row].bit;
 	if (flag != NULL)
 		*flag = true;
 	switch (option_rows[row].bit) {

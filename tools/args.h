@@ -60,6 +60,7 @@
 
 struct args {
 	const struct command *command;
+	unsigned given;		 /* OPTION_* of the options that were given */
 	const char *operands[2]; /* NULL if not given */
 	char **rest;		 /* OPTION_EMULATE: the words of another command, NULL ends */
 	const char *device;	 /* "cpu" if not given */
@@ -104,6 +105,12 @@ void args_free(struct args *args);
 /* For a command that finds its arguments wrong: prints "<before><what><after>; see `hoist NAME
  * --help`", and returns STATUS_USAGE.  @what is the user's text, and is escaped. */
 int args_refuse(const struct args *args, const char *before, const char *what, const char *after);
+
+/* For a command that does several things: refuses, by name, the first option that was given and is
+ * not among @options, OPTION_*.  @what names the thing that is done: "list".
+ * Pre: no bit of the command's own has two rows in the table.
+ * Returns: STATUS_OK; STATUS_USAGE. */
+int args_only(const struct args *args, const char *what, unsigned options);
 
 /* Prints the text of `hoist NAME --help`. */
 void args_help(FILE *out, const struct command *command);

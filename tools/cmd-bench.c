@@ -9,17 +9,26 @@
 #include "bench/request.h"
 #include "cli/json.h"
 
+#define OPTIONS_TABLE (OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_JSON)
+
 static const struct {
 	const char *name;
 	const char *summary;
+	unsigned options;
 } benches[] = {
-	{"alloc", "the allocator beside others: malloc of glibc, jemalloc, mimalloc and tcmalloc"},
-	{"replay",
-	 "the allocations and frees that FILE recorded (hoist_memory_trace(), RMM's log)"},
-	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot"},
-	{"load", "loading the checkpoint FILE: engines, streams, targets, groups, peers; --save: "
-		 "saving, too"},
-	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers"},
+	{"alloc", "the allocator beside others: malloc of glibc, jemalloc, mimalloc and tcmalloc",
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_WORK | OPTION_BARS},
+	{"replay", "the allocations and frees that FILE recorded (hoist_memory_trace(), RMM's log)",
+	 OPTION_DEVICE | OPTION_RUNS | OPTION_JSON},
+	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot",
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_FOLLOW_LINKS},
+	{"load",
+	 "loading the checkpoint FILE: engines, streams, targets, groups, peers; --save: "
+	 "saving, too",
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO |
+		 OPTION_FOLLOW_LINKS},
+	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers",
+	 OPTIONS_TABLE | OPTION_BARS},
 };
 
 #define N_BENCHES (sizeof benches / sizeof benches[0])
@@ -51,10 +60,6 @@ static int of_file(const struct args *args, const struct bench_request *request)
 	bool load = strcmp(what, "load") == 0;
 	if (request->path == NULL)
 		return args_refuse(args, what, " needs a FILE", "");
-	if (request->n_works > 0)
-		return args_refuse(args, what, " takes no --work", "");
-	if (!load && (request->save || request->to != NULL))
-		return args_refuse(args, "io takes no --save and no --to", "", "");
 	if (request->to != NULL && !request->save)
 		return args_refuse(args, "--to is for --save", "", "");
 	if (!load && request->runs > 9)
@@ -74,6 +79,20 @@ static int of_allocator(const struct args *args, const struct bench_request *req
 	return bench_alloc(request);
 }
 
+/* Refuses a name that is none, and options that the measurement does not take. */
+static int check(const struct args *args)
+{
+	const char *what = args->operands[0];
+	for (size_t i = 0; i < N_BENCHES; i++)
+		if (strcmp(what, benches[i].name) == 0) {
+			if (args->bars && args->json)
+				return args_refuse(args, "--json has the bars: leave out ",
+						   "--bars", "");
+			return args_only(args, what, benches[i].options);
+		}
+	return args_refuse(args, "there is nothing to measure called ", what, "");
+}
+
 int cmd_bench(const struct args *args)
 {
 	const char *what = args->operands[0];
@@ -89,31 +108,22 @@ int cmd_bench(const struct args *args)
 					      .quick = args->quick,
 					      .bars = args->bars,
 					      .json = args->json};
+	if (what != NULL && strcmp(what, "worker") == 0 && request.path != NULL)
+		return bench_alloc_worker(request.path, request.device);
+	int status = what != NULL ? check(args) : args_only(args, "the list", OPTION_JSON);
+	if (status != STATUS_OK)
+		return status;
 	if (what == NULL)
 		return list(args);
-	if (strcmp(what, "worker") == 0 && request.path != NULL)
-		return bench_alloc_worker(request.path, request.device);
-	if (request.bars &&
-	    (request.json || strcmp(what, "io") == 0 || strcmp(what, "replay") == 0))
-		return args_refuse(args,
-				   "--bars is for the tables of alloc, copy and load, and --json "
-				   "has the bars: leave out ",
-				   "--bars", "");
 	if (strcmp(what, "io") == 0 || strcmp(what, "load") == 0)
 		return of_file(args, &request);
-	if (request.save || request.to != NULL || request.open_flags != 0)
-		return args_refuse(args, what, " takes no --save, --to or --follow-links", "");
 	if (strcmp(what, "alloc") == 0)
 		return of_allocator(args, &request);
-	if (strcmp(what, "copy") == 0 && (request.path != NULL || request.n_works > 0))
-		return args_refuse(args, "copy takes no FILE and no --work", "", "");
+	if (strcmp(what, "copy") == 0 && request.path != NULL)
+		return args_refuse(args, "copy takes no FILE: ", request.path, "");
 	if (strcmp(what, "copy") == 0)
 		return bench_copy(&request);
-	if (strcmp(what, "replay") != 0)
-		return args_refuse(args, "there is nothing to measure called ", what, "");
 	if (request.path == NULL)
 		return args_refuse(args, "replay needs a FILE", "", "");
-	if (request.svg != NULL || request.quick || request.n_works > 0)
-		return args_refuse(args, "replay takes no --work, --quick or --svg", "", "");
 	return bench_replay(&request);
 }

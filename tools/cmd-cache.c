@@ -91,12 +91,37 @@ static json_t *image_json(const hoist_image_info *info)
 			 "attached", json_count(info->n_attached));
 }
 
+/* An image that is there already stays where it is, and as it is. */
+static int check_place(const struct args *args)
+{
+	hoist_image *image = NULL;
+	hoist_image_info info = {.size = sizeof info};
+	if (args->replace || (args->given & (OPTION_NODE | OPTION_PAGES)) == 0 ||
+	    hoist_cache_attach(cached_path(args), HOIST_IMAGE_READ_ONLY, &image) != 0)
+		return STATUS_OK;
+	(void)hoist_image_get_info(image, &info);
+	hoist_image_close(image);
+	bool moves = args->node >= 0 && args->node != info.node;
+	bool changes = (args->given & OPTION_PAGES) != 0 && args->pages != info.pages;
+	if (!moves && !changes)
+		return STATUS_OK;
+	return fail("%s is cached already, in other memory than --%s asks for; add --replace, or "
+		    "leave out --%s",
+		    cached_path(args), moves ? "node" : "pages", moves ? "node" : "pages");
+}
+
 static int cache_add(const struct args *args)
 {
 	hoist_image *image = NULL;
 	hoist_image_info info = {.size = sizeof info};
 	struct text a, b, c;
-	int status = add(args, args->replace, &image);
+	int status = args_only(args, "add", ~(unsigned)OPTION_ALL);
+	if (status == STATUS_OK && args->operands[1] == NULL)
+		status = args_refuse(args, "", "add", ": PATH is missing");
+	if (status == STATUS_OK)
+		status = check_place(args);
+	if (status == STATUS_OK)
+		status = add(args, args->replace, &image);
 	if (status != STATUS_OK)
 		return status;
 	(void)hoist_image_get_info(image, &info);
@@ -159,10 +184,13 @@ static int list_table(const hoist_cache_list *list)
 static int cache_list(const struct args *args)
 {
 	hoist_cache_list *list = NULL;
+	int status = args_only(args, "list", OPTION_JSON);
+	if (status != STATUS_OK)
+		return status;
 	int err = hoist_cache_list_create(&list);
 	if (err != 0)
 		return fail_call(err);
-	int status = args->json ? list_json(list) : list_table(list);
+	status = args->json ? list_json(list) : list_table(list);
 	hoist_cache_list_destroy(list);
 	return status;
 }
@@ -172,6 +200,9 @@ static int cache_list(const struct args *args)
 static int cache_drop(const struct args *args)
 {
 	size_t n = 0;
+	int status = args_only(args, "drop", OPTION_ALL | OPTION_JSON);
+	if (status != STATUS_OK)
+		return status;
 	if (args->all == (args->operands[1] != NULL))
 		return args_refuse(args, "", "drop", " takes either a PATH or --all");
 	int err = hoist_cache_drop(args->operands[1], &n);
@@ -190,8 +221,7 @@ int cmd_cache(const struct args *args)
 	const char *what = args->operands[0];
 	const char *path = args->operands[1];
 	if (strcmp(what, "add") == 0)
-		return path != NULL ? cache_add(args)
-				    : args_refuse(args, "", "add", ": PATH is missing");
+		return cache_add(args);
 	if (strcmp(what, "drop") == 0)
 		return cache_drop(args);
 	bool list = strcmp(what, "list") == 0;

@@ -172,7 +172,12 @@ static int prepare(struct copy *copy, const struct args *args)
 static int find_beside(struct copy *copy, const struct args *args)
 {
 	const char *from = args->operands[0];
-	if (args->copy.only_weights || copy->folder == NULL || !is_folder(from))
+	bool folders = copy->folder != NULL && is_folder(from);
+	if (args->copy.only_weights && !folders)
+		return args_refuse(args,
+				   "nothing but weights goes from or to a single file: leave out ",
+				   "--only-weights", "");
+	if (args->copy.only_weights || !folders)
 		return STATUS_OK;
 	unsigned flags =
 		(args->open_flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? BESIDE_FOLLOW_LINKS : 0;

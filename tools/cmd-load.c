@@ -288,6 +288,9 @@ int load_check(const struct args *args)
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");
+	if (args->cache && (args->io == HOIST_IO_MAP || args->io == HOIST_IO_ADAPTIVE))
+		return args_refuse(args, "--cache maps memory, and no file: leave out ",
+				   args->io == HOIST_IO_MAP ? "--io map" : "--io adaptive", "");
 	if (args->load.of_map != NULL && args->io != HOIST_IO_MAP)
 		return args_refuse(args,
 				   "nothing is mapped without --io map: add that, or leave out --",

@@ -164,6 +164,15 @@ static int no_command(const char *name)
 	return STATUS_USAGE;
 }
 
+/* Refuses words behind `hoist --version`, `hoist --help` or `hoist help COMMAND`. */
+static int too_many(const char *word)
+{
+	(void)fputs("hoist: one argument too many: ", stderr);
+	print_escaped(stderr, word);
+	(void)fputs("; see `hoist --help`\n", stderr);
+	return STATUS_USAGE;
+}
+
 static int help_on(const char *name)
 {
 	const struct command *command = find_command(name);
@@ -210,15 +219,20 @@ static int dispatch(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : NULL;
 	if (name == NULL)
 		return no_command(NULL);
-	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
-	    (strcmp(name, "help") == 0 && argc == 2)) {
-		help(stdout);
+	bool helps = strcmp(name, "help") == 0;
+	bool version = strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0;
+	bool flag = version || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+	int most = helps ? 3 : 2;
+	if ((helps || flag) && argc > most)
+		return too_many(argv[most]);
+	if (helps && argc == 3)
+		return help_on(argv[2]);
+	if (version) {
+		(void)printf("hoist %s\n", hoist_version());
 		return STATUS_OK;
 	}
-	if (strcmp(name, "help") == 0)
-		return help_on(argv[2]);
-	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-		(void)printf("hoist %s\n", hoist_version());
+	if (helps || flag) {
+		help(stdout);
 		return STATUS_OK;
 	}
 	const struct command *command = find_command(name);

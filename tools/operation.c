@@ -72,9 +72,46 @@ static int select_tensors(struct operation *op, const struct args *args)
 	return status;
 }
 
+static bool is_cpu(const char *device)
+{
+	return strcmp(device, "cpu") == 0 || strcmp(device, "cpu:0") == 0;
+}
+
+/* With --io map, the kernel reads for a load to the CPU alone, when a page is touched or ahead of
+ * that; other loads are read through the page cache, and map nothing. */
+static int check_map(const struct args *args)
+{
+	const struct load_args *load = &args->load;
+	const char *device = load->n_targets > 0 ? load->targets[0].device : args->device;
+	if (args->io != HOIST_IO_MAP)
+		return STATUS_OK;
+	if (!is_cpu(device) || load->n_replicas > 0 || load->n_targets > 1)
+		return load->of_map == NULL
+			       ? STATUS_OK
+			       : args_refuse(args,
+					     "only a load to the CPU alone is mapped: leave out --",
+					     load->of_map, "");
+	const char *of_reads = args->engine != HOIST_ENGINE_AUTO ? "--engine"
+			       : load->chunk_bytes > 0		 ? "--chunk"
+			       : load->depth > 0		 ? "--depth"
+								 : NULL;
+	if (of_reads != NULL)
+		return args_refuse(args, "the kernel reads what --io map maps: leave out ",
+				   of_reads, "");
+	if (load->n_order > 0 && (load->flags & (HOIST_LOAD_POPULATE | HOIST_LOAD_STREAM)) == 0)
+		return args_refuse(args,
+				   "--io map reads nothing before it is touched: add --populate or "
+				   "--stream, or leave out ",
+				   "--order", "");
+	return STATUS_OK;
+}
+
 int operation_open(struct operation *op, const struct args *args)
 {
 	*op = (struct operation){0};
+	int status = check_map(args);
+	if (status != STATUS_OK)
+		return status;
 	if (args->budget != 0 && hoist_budget_create(args->budget, &op->budget) != 0)
 		return fail_library();
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint);
@@ -84,7 +121,7 @@ int operation_open(struct operation *op, const struct args *args)
 		return fail_call(err);
 	op->slices = args->load.slices;
 	op->n_slices = args->load.n_slices;
-	int status = select_tensors(op, args);
+	status = select_tensors(op, args);
 	if (status == STATUS_OK)
 		status = open_replicas(op, args);
 	return status == STATUS_OK ? open_targets(op, args) : status;

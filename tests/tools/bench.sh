@@ -43,8 +43,8 @@ wrong '--to is for --save' load x --to y
 wrong 'alloc takes no --save' alloc --save
 wrong 'copy takes no --save' copy --save
 wrong 'copy takes no FILE' copy x
-wrong 'copy takes no FILE' copy --work a
-wrong 'replay takes no --save' replay x --to y
+wrong 'copy takes no --work' copy --work a
+wrong 'replay takes no --to' replay x --to y
 
 run 0 bench
 for name in a b c small random streams events pinned region statistics; do

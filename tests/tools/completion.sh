@@ -53,6 +53,8 @@ while read -r command; do
 	done <"$work/options"
 done <"$work/commands"
 [ $n -ge 80 ] || fail "only $n options were found"
+[ "$(grep -c "seen_subcommand_from [a-z]*' -l " "$work/hoist.fish")" -eq $n ] || fail "fish offers others, too"
+[ "$(grep -c "^			'\*--" "$work/hoist.zsh")" -eq $n ] || fail "zsh offers others, too"
 
 offers 'hoist lo' load
 offers 'hoist load --dev' --device

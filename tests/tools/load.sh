@@ -21,7 +21,11 @@ fi
 for device in cpu cuda:1 hip:0; do
 	for engine in $engines; do
 		for io in auto direct cached map; do
-			run 0 digest --device $device --engine $engine --io $io "$work/all"
+			# The kernel reads maps, by no engine.
+			by="--engine $engine"
+			[ $device-$io != cpu-map ] || by=
+			# shellcheck disable=SC2086
+			run 0 digest --device $device $by --io $io "$work/all"
 			cmp -s "$out" "$work/expected" || fail "digest on $device by $engine, $io"
 		done
 	done

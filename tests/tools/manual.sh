@@ -75,21 +75,6 @@ keys bench replay --json "$work/trace"
 [ "$n_keys" -ge 100 ] || fail "only $n_keys keys were found"
 echo "$n_keys keys"
 
-# Each command, and each option of its --help, is in its page or in hoist(1).
-n=0
-for command in $(hoist --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -v '^hoist$'); do
-	grep -q "^\.It Cm $command" "$doc/hoist.1" || fail "hoist(1) has no command $command"
-	pages=$doc/hoist.1
-	[ ! -f "$doc/hoist-$command.1" ] || pages="$pages $doc/hoist-$command.1"
-	for option in $(hoist "$command" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p'); do
-		n=$((n + 1))
-		# shellcheck disable=SC2086
-		cat $pages | grep -q -e "^\.It.* Fl -$option\( \|\$\)" ||
-			fail "no page explains hoist $command --$option"
-	done
-done
-[ $n -ge 80 ] || fail "only $n options were found"
-
 # Commands of the examples of hoist(1) that begin with hoist, on a small model.
 cd "$work" || exit 99
 awk '/^\.Sh / { inside = $2 == "EXAMPLES" }
