@@ -40,7 +40,7 @@ sees '^model\.norm\.weight +bf16'
 
 # --- loads ---
 types 0 'hoist load llama --verify'
-sees '^loaded 21 tensors, 4\.00 MiB, to cpu in [0-9.]+ m?s: [0-9.]+ [GM]B/s' "^verified  every byte equals the files'$"
+sees '^loaded 21 tensors, 4\.00 MiB, to cpu in .*: .*B/s' "^verified  every byte equals the files'$"
 types 0 'hoist load hf://acme/llama -v'
 sees '^took ' '^stages ' '^engine +(io_uring|threads)' '^read .* direct, .* cached, 0 mapped; ' '^staging .*budget 256 MiB$'
 types 0 'HOIST_EMULATE=cuda:1 hoist devices'

@@ -88,7 +88,7 @@ for block in blocks:
     block = "".join(line.replace("cuda:0", "cpu") if "hoist.torch" in line else line
                     for line in block.replace("shm:llama", group).splitlines(True))
     ranks = [subprocess.Popen([sys.executable, "-c", f'import hoist; hoist.load_all("model/", "cuda:0", '
-                               f'group="{group}", rank="{r}/8")']) for r in range(1, 8) if group in block]
+                               f'group="{group}", rank="{r}/8", group_timeout=300)']) for r in range(1, 8) if group in block]
     lines += block.count("\n")
     text = "async def main():\n    global arrays, state\n" + textwrap.indent(block, "    ")
     exec(compile(text, "README.md", "exec"))
