@@ -80,6 +80,6 @@ sees 'SONAME.*\[libhoist\.so\.0\]'
 types 0 "make -s -C $build uninstall DESTDIR=$home/root"
 types 0 'find root ! -type d'
 [ ! -s "$out" ] || fail "uninstalling left the above"
-types 0 "find root -name '*hoist*'"
+types 0 "find $prefix -mindepth 1 -name '*hoist*'"
 [ ! -s "$out" ] || fail "uninstalling left the above folders"
 exit 0
