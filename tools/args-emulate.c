@@ -30,7 +30,9 @@ static bool is_devices(const char *text)
 		const char *rest = strncmp(text, "cuda", 4) == 0  ? text + 4
 				   : strncmp(text, "hip", 3) == 0 ? text + 3
 								  : NULL;
-		if (rest == NULL || (*rest == ':' && !is_number(rest + 1, &rest, MOST_DEVICES)))
+		/* "cuda:0" names a device elsewhere, and would be none here. */
+		if (rest == NULL ||
+		    (*rest == ':' && (rest[1] == '0' || !is_number(rest + 1, &rest, MOST_DEVICES))))
 			return false;
 		if (*rest == '\0')
 			return true;
@@ -70,7 +72,8 @@ static const struct {
 	bool (*is_right)(const char *text);
 	const char *expected;
 } table[N_EMULATE_OPTIONS] = {
-	{"devices", "HOIST_EMULATE", is_devices, "as cuda:2 or cuda:1,hip:1, up to 64 devices"},
+	{"devices", "HOIST_EMULATE", is_devices,
+	 "numbers of devices, as cuda:2 or cuda:1,hip:1, from 1 to 64"},
 	{"memory", "HOIST_EMULATE_MEMORY", is_bytes, "a number of bytes, as 256M or 16G"},
 	{"rate", "HOIST_EMULATE_RATE", is_bytes,
 	 "a number of bytes a second, as 20G; 0: unlimited"},

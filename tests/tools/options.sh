@@ -185,6 +185,7 @@ done <<'END'
 2|--only-weights|cp --only-weights M F.safetensors
 2|--verbose|cp -v --json M F.safetensors
 2|--to|bench load --to F M
+2|--devices|emulate --device cuda:0 true
 2|--bars|bench copy --bars --json
 2|many|help load M
 2|many|help ls load
