@@ -49,11 +49,18 @@ int args_refuse(const struct args *args, const char *before, const char *what, c
 	return usage_error(args->command);
 }
 
+bool args_given(const struct args *args, unsigned options)
+{
+	for (size_t i = 0; i < n_option_rows; i++)
+		if (args->given[i] && (options & option_rows[i].bit) != 0)
+			return true;
+	return false;
+}
+
 int args_only(const struct args *args, const char *what, unsigned options)
 {
-	unsigned others = args->given & ~options;
 	for (size_t i = 0; i < n_option_rows; i++) {
-		if ((others & option_rows[i].bit) == 0)
+		if (!args->given[i] || (options & option_rows[i].bit) != 0)
 			continue;
 		usage_begin(args->command);
 		(void)fprintf(stderr, "%s takes no --%s", what, option_rows[i].name);
@@ -203,7 +210,7 @@ static bool *flag_of(struct args *args, unsigned option)
 static int take_option(struct args *args, size_t row, char *value)
 {
 	bool *flag = flag_of(args, option_rows[row].bit);
-	args->given |= option_rows[row].bit;
+	args->given[row] = true;
 	if (flag != NULL)
 		*flag = true;
 	switch (option_rows[row].bit) {

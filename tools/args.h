@@ -17,6 +17,7 @@
 #include "tools/args-copy.h"
 #include "tools/args-emulate.h"
 #include "tools/args-load.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #define OPTION_DEVICE (1u << 0)
@@ -60,10 +61,10 @@
 
 struct args {
 	const struct command *command;
-	unsigned given;		 /* OPTION_* of the options that were given */
-	const char *operands[2]; /* NULL if not given */
-	char **rest;		 /* OPTION_EMULATE: the words of another command, NULL ends */
-	const char *device;	 /* "cpu" if not given */
+	bool given[MOST_OPTION_ROWS]; /* by row of the table */
+	const char *operands[2];      /* NULL if not given */
+	char **rest;		      /* OPTION_EMULATE: the words of another command, NULL ends */
+	const char *device;	      /* "cpu" if not given */
 	bool has_device;
 	const char **patterns; /* of --tensor or --work, in their order */
 	size_t n_patterns;
@@ -106,9 +107,11 @@ void args_free(struct args *args);
  * --help`", and returns STATUS_USAGE.  @what is the user's text, and is escaped. */
 int args_refuse(const struct args *args, const char *before, const char *what, const char *after);
 
+/* True if one of @options, OPTION_*, was given. */
+bool args_given(const struct args *args, unsigned options);
+
 /* For a command that does several things: refuses, by name, the first option that was given and is
  * not among @options, OPTION_*.  @what names the thing that is done: "list".
- * Pre: no bit of the command's own has two rows in the table.
  * Returns: STATUS_OK; STATUS_USAGE. */
 int args_only(const struct args *args, const char *what, unsigned options);
 

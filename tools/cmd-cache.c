@@ -96,13 +96,13 @@ static int check_place(const struct args *args)
 {
 	hoist_image *image = NULL;
 	hoist_image_info info = {.size = sizeof info};
-	if (args->replace || (args->given & (OPTION_NODE | OPTION_PAGES)) == 0 ||
+	if (args->replace || !args_given(args, OPTION_NODE | OPTION_PAGES) ||
 	    hoist_cache_attach(cached_path(args), HOIST_IMAGE_READ_ONLY, &image) != 0)
 		return STATUS_OK;
 	(void)hoist_image_get_info(image, &info);
 	hoist_image_close(image);
 	bool moves = args->node >= 0 && args->node != info.node;
-	bool changes = (args->given & OPTION_PAGES) != 0 && args->pages != info.pages;
+	bool changes = args_given(args, OPTION_PAGES) && args->pages != info.pages;
 	if (!moves && !changes)
 		return STATUS_OK;
 	return fail("%s is cached already, in other memory than --%s asks for; add --replace, or "
