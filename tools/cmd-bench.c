@@ -102,7 +102,9 @@ int cmd_bench(const struct args *args)
 	if (strcmp(what, "io") == 0 || strcmp(what, "load") == 0)
 		return of_file(args, &request);
 	if (request.save || request.to != NULL || request.open_flags != 0)
-		return args_refuse(args, what, " takes no --save, --to or --follow-links", "");
+		return args_refuse(args, what,
+				   " takes no --save, --to, --follow-links or --skip-unsupported",
+				   "");
 	if (strcmp(what, "alloc") == 0)
 		return of_allocator(args, &request);
 	if (strcmp(what, "copy") == 0 && (request.path != NULL || request.n_works > 0))

@@ -16,6 +16,7 @@
 #include "hoist/compat.h"
 #include "hoist/group.h"
 #include "tools/selection.h"
+#include "tools/skipped.h"
 
 /* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
@@ -82,6 +83,7 @@ int operation_open(struct operation *op, const struct args *args)
 		err = hoist_device_open(args->device, &op->device);
 	if (err != 0)
 		return fail_call(err);
+	skipped_note(op->checkpoint);
 	op->slices = args->load.slices;
 	op->n_slices = args->load.n_slices;
 	int status = select_tensors(op, args);

@@ -74,6 +74,15 @@ typedef struct hoist_checkpoint hoist_checkpoint;
  * file in a program's own format gets to a device as fast as tensors do. */
 #define HOIST_OPEN_RAW 2u
 
+/* Leaves out what a PyTorch file has beside tensors and plain values, and what hoist reads of no
+ * tensor: sets, objects of a program's classes, sparse, meta, quantised and nested tensors, views
+ * that conjugate or negate, further tensors of one name, tensors without a name, files of PyTorch
+ * before 1.6.  hoist_checkpoint_skipped() lists these with the reasons.  The tensors in the state of
+ * an object are read: a module that was saved whole has the tensors of its state_dict(), under those
+ * names.  No code is executed.  Without this flag each of these is -ENOTSUP or -EBADMSG.  Files of
+ * other formats are opened as without the flag. */
+#define HOIST_OPEN_SKIP_UNSUPPORTED 4u
+
 /* Opens the checkpoint at @path, a file or a folder.
  * Returns: 0; -EINVAL (unknown flags; a folder with several checkpoints: the text lists them);
  *   -EBADMSG (malformed, or of no known format: the text names file, tensor and byte); -ENOTSUP (a
@@ -129,6 +138,25 @@ HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t
  * Returns: 0; -ENOENT (no tensor has that name). */
 HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,
 				    size_t *ret);
+
+/* --- skipped values: HOIST_OPEN_SKIP_UNSUPPORTED --- */
+
+typedef struct hoist_skipped_info {
+	size_t size;        /* in: sizeof(hoist_skipped_info) */
+	const char *name;   /* UTF-8: keys with "." between them, as tensors have; "object": all that
+			     * the file holds is one such value; "": the whole file */
+	const char *reason; /* a phrase for people: why it was left out, and what helps */
+	size_t file;        /* index of the file */
+} hoist_skipped_info;
+
+/* The number of values that were left out. */
+HOIST_API size_t hoist_checkpoint_n_skipped(const hoist_checkpoint *checkpoint);
+
+/* Fills @info up to info->size with value @index of these, in the order of the files and then of the
+ * names.  Pointers live as long as the checkpoint.
+ * Returns: as hoist_checkpoint_file(). */
+HOIST_API int hoist_checkpoint_skipped(const hoist_checkpoint *checkpoint, size_t index,
+				       hoist_skipped_info *info);
 
 /* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h):
  * the XXH3-128, in its canonical form, of the tensor's bytes when the file was written.  Reads no

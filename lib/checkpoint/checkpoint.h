@@ -25,6 +25,10 @@
 /* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
+/* All flags of hoist_checkpoint_open(). */
+#define HOIST__OPEN_FLAGS                                                                          \
+	(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)
+
 struct hoist__checkpoint_file {
 	enum hoist__format format;
 	struct hoist__file *file;
@@ -42,6 +46,7 @@ struct hoist__checkpoint_tensor {
 struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
+	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
 	size_t n_tensors;
@@ -57,9 +62,10 @@ struct hoist_checkpoint {
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
 /* Opens and parses one file of @format.  HOIST__ANY_FORMAT: the shard tells the format; an index is
- * refused. */
+ * refused.  @lenient: see struct hoist__reader. */
 int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      enum hoist__format format, struct hoist__checkpoint_file *ret);
+				enum hoist__format format, bool lenient,
+				struct hoist__checkpoint_file *ret);
 void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
 
 /* Gives the digits of the digest of @tensor, which is one of the file's manifest.
@@ -68,7 +74,7 @@ int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 				  const struct hoist__tensor *tensor, const char **ret);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */
-struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file);
+struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file, bool lenient);
 
 /* Returns "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);
