@@ -193,6 +193,26 @@ static PyObject *files(PyObject *self, PyObject *none)
 	return tuple;
 }
 
+/* (class that inherits from tuple): a list of what was left out. */
+static PyObject *skipped(PyObject *self, PyObject *class)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	if (checkpoint == NULL)
+		return NULL;
+	size_t n = hoist_checkpoint_n_skipped(checkpoint);
+	PyObject *list = PyList_New((Py_ssize_t)n);
+	for (size_t s = 0; s < n && list != NULL; s++) {
+		hoist_skipped_info i = {.size = sizeof i};
+		int err = hoist_checkpoint_skipped(checkpoint, s, &i);
+		PyObject *row = err < 0 ? hoist_py_fail(err)
+					: PyObject_CallFunction(class, "ssn", i.name, i.reason,
+								(Py_ssize_t)i.file);
+		if (row == NULL || PyList_SetItem(list, (Py_ssize_t)s, row) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
 static PyObject *metadata(PyObject *self, PyObject *none)
 {
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
@@ -243,6 +263,7 @@ static PyMethodDef methods[] = {
 	{"_digest", digest, METH_VARARGS, NULL},
 	{"_files", files, METH_NOARGS, NULL},
 	{"_metadata", metadata, METH_NOARGS, NULL},
+	{"_skipped", skipped, METH_O, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
