@@ -172,6 +172,8 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->force;
 	case OPTION_RUN:
 		return &args->run;
+	case OPTION_KEEP:
+		return &args->keep;
 	case OPTION_BARS:
 		return &args->bars;
 	case OPTION_TREE:

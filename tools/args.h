@@ -53,6 +53,7 @@
 		    */
 
 #define OPTION_RUN (1u << 30)
+#define OPTION_KEEP (1u << 16)
 #define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, and a second load */
 
 #define OPTIONS_LOADING                                                                            \
@@ -87,6 +88,7 @@ struct args {
 	bool quick;
 	bool verify;
 	bool run;
+	bool keep;
 	bool force;
 	bool json;
 	bool verbose;

@@ -52,8 +52,10 @@ static const struct command commands[] = {
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
 	{"digest", "PATH", "an XXH3-128 digest of every tensor",
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
-	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_JSON, 1, 1, cmd_digest},
+	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.\n"
+	 "--keep writes digests of the files' bytes to FILE.xxh3 beside each file, where loads\n"
+	 "with --check-digests, and refits from Python, find them until the file changes.",
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_KEEP | OPTION_JSON, 1, 1, cmd_digest},
 	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert, rename",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
 	 "all: joins shards, splits into shards, picks, slices, converts and renames tensors, and\n"

@@ -237,7 +237,8 @@ static void set_options(struct operation *op, const struct args *args, hoist_loa
 		.budget = op->budget,
 		.tensors = op->names,
 		.n_tensors = op->names != NULL ? op->n_names : 0,
-		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags,
+		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags |
+			 (args->keep ? HOIST_LOAD_DIGEST : 0),
 		.slices = args->load.slices,
 		.n_slices = args->load.n_slices,
 		.dtype = args->load.dtype,

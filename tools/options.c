@@ -87,6 +87,8 @@ const struct option_row option_rows[] = {
 	{OPTION_PAGES, "pages", "KIND", "huge small hugetlb",
 	 "add: huge (the default, where they come), small, hugetlb"},
 	{OPTION_ALL, "all", NULL, NULL, "drop: everything"},
+	{OPTION_KEEP, "keep", NULL, NULL,
+	 "write them beside the files, for later loads to compare"},
 	{OPTION_RUN, "run", NULL, NULL, "then load, and say where the time went"},
 	{OPTION_TREE, "tree", NULL, NULL, "as a tree of the names' parts, with the bytes of each"},
 	{OPTION_VERBOSE, "verbose", NULL, NULL,

@@ -158,13 +158,28 @@ HOIST_API size_t hoist_checkpoint_n_skipped(const hoist_checkpoint *checkpoint);
 HOIST_API int hoist_checkpoint_skipped(const hoist_checkpoint *checkpoint, size_t index,
 				       hoist_skipped_info *info);
 
-/* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h):
- * the XXH3-128, in its canonical form, of the tensor's bytes when the file was written.  Reads no
- * byte of the tensor, and compares nothing: HOIST_LOAD_VERIFY in hoist/load.h does.
+/* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h),
+ * or that is kept beside the tensor's file: the XXH3-128, in its canonical form, of the tensor's
+ * bytes when the file was written, or when the digests were kept.  Reads no byte of the tensor, and
+ * compares nothing: HOIST_LOAD_VERIFY in hoist/load.h does.
  * Returns: 0; -EINVAL (@index is too large); -ENODATA (the tensor's file holds no digests, or not
- *   one for each of its tensors). */
+ *   one for each of its tensors, and none are kept; or those that are kept are older than the file's
+ *   last change). */
 HOIST_API int hoist_checkpoint_digest(const hoist_checkpoint *checkpoint, size_t index,
 				      unsigned char ret[16]);
+
+/* Keeps digests beside the files that hold none: NAME.xxh3 beside NAME, a text, which opening finds.
+ * @digests: of all tensors, in their order, as a load with HOIST_LOAD_DIGEST gives them; they are not
+ * compared with the files.  Kept digests count as long as the file has the same tensors, size and
+ * mtime.  A program may keep digests of files that another program wrote, so that later loads are
+ * verified, and refits (hoist.torch.load_into(changed_only=True)) read only changed tensors.
+ * A file NAME.xxh3 is replaced, each whole or not at all.  Files of PyTorch that hold nothing but
+ * skipped values get none.
+ * Returns: 0; -EINVAL (@n_digests is not the number of tensors); -ENOTSUP (an index does not name all
+ *   tensors of a file); -EBADMSG (a file has changed since it was opened); -EACCES, -EROFS, -ENOSPC,
+ *   -EIO and the like; -ENOMEM.  After a failure some files may have new digests. */
+HOIST_API int hoist_checkpoint_keep_digests(const hoist_checkpoint *checkpoint, size_t n_digests,
+					    const unsigned char (*digests)[16]);
 
 /* --- metadata --- */
 

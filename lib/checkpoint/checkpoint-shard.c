@@ -18,6 +18,7 @@ void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard)
 	hoist__manifest_destroy(shard->manifest);
 	hoist__file_close(shard->file);
 	free(shard->named);
+	free(shard->kept);
 	*shard = (struct hoist__checkpoint_file){0};
 }
 
@@ -51,6 +52,8 @@ int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *displa
 				  shard.file->path);
 	if (err == 0)
 		err = hoist__format_parse(&reader, shard.format, &shard.manifest);
+	if (err == 0 && !hoist__checkpoint_holds_digests(&shard))
+		err = hoist__kept_find(dir_fd, path, flags, &shard);
 	if (err < 0) {
 		hoist__checkpoint_file_close(&shard);
 		return err;

@@ -34,8 +34,10 @@ struct hoist__checkpoint_file {
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
 	bool *named;	     /* the tensors that the index names; NULL: there is no index */
-	const char *digests; /* hexadecimal digits, as format/digest.h says; NULL: the manifest has
-			      * none, or not those of each tensor */
+	const char *digests; /* hexadecimal digits, as format/digest.h says, of the manifest or
+			      * kept; NULL: there are none, or not those of each tensor */
+	char *kept;	     /* those beside the file, from malloc; NULL: none */
+	bool kept_is_old;    /* there are digests beside the file, of another content */
 };
 
 struct hoist__checkpoint_tensor {
@@ -72,6 +74,15 @@ void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
  * Returns: 0; -ENODATA (the file holds no digests, or not one for each tensor). */
 int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 				  const struct hoist__tensor *tensor, const char **ret);
+
+/* True if the manifest itself has digests, be they right or wrong. */
+bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard);
+
+/* Finds the digests that hoist_checkpoint_keep_digests() wrote beside the file @path of @dir_fd,
+ * which was opened with @flags.  Digests that cannot be read are left out, and logged.
+ * Returns: 0; -ENOMEM; -EMFILE, -ENFILE; a failure to read. */
+int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
+		     struct hoist__checkpoint_file *shard);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */
 struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file, bool lenient);

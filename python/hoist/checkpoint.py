@@ -141,7 +141,8 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         return Slice(self, self[name], device, options)
 
     def digest(self, name):
-        """The XXH3-128 that the checkpoint holds of a tensor's bytes (`hoist.save(digest=True)`).
+        """The XXH3-128 that the checkpoint holds of a tensor's bytes (`hoist.save(digest=True)`), or that is
+        kept beside the file (`keep_digests()`).
 
         Nothing is read, and nothing compared: loads with `verify=True` compare.
 
@@ -152,7 +153,7 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         Returns
         -------
         bytes or None
-            16 bytes; None: the tensor's file holds no digests.
+            16 bytes; None: the tensor's file holds no digests, and none are kept of it as it is now.
 
         Raises
         ------
@@ -160,6 +161,39 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
             There is no such tensor.
         """
         return self._digest(self._index(name))
+
+    def keep_digests(self, **options):
+        """Reads all tensors once, and keeps digests beside the files that hold none: FILE.xxh3.
+
+        Checkpoints that are opened afterwards have these digests until the files change: loads with
+        `verify=True` compare them, and `hoist.torch.load_into(changed_only=True)` reads only what
+        differs.
+
+        Parameters
+        ----------
+        **options
+            `budget`, `io`, `engine` and `progress` of `hoist.load()`.
+
+        Raises
+        ------
+        UnsupportedError
+            An index does not name all tensors of a file.
+        AccessError, KernelError
+            A folder cannot be written to.
+        FormatError
+            A file has changed since it was opened.
+        """
+        from .load import load  # pylint: disable=import-outside-toplevel
+        unknown = set(options) - {"budget", "io", "engine", "progress"}
+        if unknown:
+            raise TypeError(f"keep_digests() takes no {sorted(unknown)[0]!r}; its options are budget, io, "
+                            "engine and progress")
+        digests = {}
+        with load(self, digest=True, window="256M", **options) as running:
+            for name, buffer in running:
+                buffer.close()
+                digests[name] = running.digest(name)
+        self._keep_digests(b"".join(digests[name] for name in self))
 
     @property
     def path(self):

@@ -173,6 +173,22 @@ static PyObject *digest(PyObject *self, PyObject *args)
 		       : PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
 }
 
+/* (bytes of 16 for each tensor, all in one): keeps digests beside the files. */
+static PyObject *keep_digests(PyObject *self, PyObject *digests)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	char *bytes = NULL;
+	Py_ssize_t n = 0;
+	int err;
+	if (checkpoint == NULL || PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
+		return NULL;
+	hoist_py_checkpoint_use(self, 1);
+	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(
+				 checkpoint, (size_t)n / 16, (const unsigned char(*)[16])bytes));
+	hoist_py_checkpoint_use(self, -1);
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
 static PyObject *files(PyObject *self, PyObject *none)
 {
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
@@ -261,6 +277,7 @@ static PyMethodDef methods[] = {
 	{"_names", names, METH_NOARGS, NULL},
 	{"_find", find, METH_O, NULL},
 	{"_digest", digest, METH_VARARGS, NULL},
+	{"_keep_digests", keep_digests, METH_O, NULL},
 	{"_files", files, METH_NOARGS, NULL},
 	{"_metadata", metadata, METH_NOARGS, NULL},
 	{"_skipped", skipped, METH_O, NULL},

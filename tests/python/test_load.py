@@ -54,6 +54,28 @@ class Checkpoints(WithModel):
             with self.assertRaisesRegex(FileNotFoundError, "it has c0"):
                 hoist.open("hf://org/name@other")
 
+    def test_keep_digests(self):
+        with hoist.open(self.path) as ckpt:
+            self.assertIsNone(ckpt.digest("embed"))
+            self.assertRaises(TypeError, ckpt.keep_digests, window="1G")
+            ckpt.keep_digests(io="cached", budget="1M")
+        with hoist.open(self.path) as ckpt, hoist.load(ckpt, verify=True) as load:
+            load.wait()
+            for name in ckpt:
+                self.assertEqual(load.digest(name), ckpt.digest(name))
+        damaged = bytearray(open(self.path, "rb").read())
+        damaged[-1] ^= 1
+        times = os.stat(self.path)
+        with open(self.path, "r+b") as file:
+            file.write(damaged)
+        os.utime(self.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with self.assertRaisesRegex(hoist.errors.FormatError, "is damaged"):
+            with hoist.load(self.path, verify=True) as load:
+                load.wait()
+        os.utime(self.path)
+        with hoist.open(self.path) as ckpt:
+            self.assertIsNone(ckpt.digest("embed"))
+
     def test_skip_unsupported(self):
         path = os.path.join(self.folder.name, "training.pt")
         saved = {"args": argparse.Namespace(lr=0.5), "seen": {1, 2}, "self": Owned(),
