@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/quote.h"
+#include "format/torch.h"
 #include "format/zip.h"
 
 /* How many bytes are looked at, and how many of them a message shows. */
@@ -122,9 +123,7 @@ static const char *other_format(const struct start *start)
 		if (begins(start, known[i].magic, known[i].n))
 			return known[i].what;
 	if (is_pickle(start))
-		return "a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it "
-		       "would run its instructions; save it again with a newer torch.save, or as "
-		       "safetensors";
+		return HOIST__TORCH_OLD;
 	if (is_html(start))
 		return "a web page: the download went wrong (is a login needed?)";
 	return NULL;
@@ -190,6 +189,8 @@ int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format 
 		*ret = HOIST__INDEX;
 	} else if (start.n > 8 && start.bytes[8] == '{') {
 		*ret = HOIST__SAFETENSORS;
+	} else if (reader->lenient && is_pickle(&start)) {
+		*ret = HOIST__TORCH;
 	} else {
 		err = fail_unknown(reader, &start);
 	}

@@ -43,6 +43,12 @@ struct hoist__metadata {
 	const char *value;
 };
 
+/* A part of a file that a lenient reader left out, and the reason. */
+struct hoist__skipped {
+	const char *name; /* as a tensor's name; "": the whole file */
+	const char *reason;
+};
+
 /* The content of one file: its tensors in the order of their bytes in the file (empty ones at the
  * place their offset gives; ties in the order of the header).  Tensors may overlap if the format
  * allows it (PyTorch's shared storages). */
@@ -53,6 +59,8 @@ struct hoist__manifest {
 	size_t n_metadata;
 	struct hoist__metadata *metadata; /* in the header's order; GGUF's values as text, arrays
 					   * as JSON */
+	size_t n_skipped;
+	struct hoist__skipped *skipped;   /* in the order of strcmp(): only from a lenient reader */
 	uint64_t data_offset;             /* where tensor bytes begin */
 	/* GGUF: the key-value block as it is in the file, so that a writer can keep the types. */
 	const void *raw_metadata;
@@ -90,13 +98,16 @@ struct hoist__reader {
 	 * errno value with its text. */
 	int (*read)(void *context, uint64_t offset, void *buffer, size_t bytes);
 	void *context;
+	/* Parts of a PyTorch file that are neither tensors nor plain values are listed in the
+	 * manifest, and the rest is read.  Such parts fail otherwise. */
+	bool lenient;
 };
 
 /* "safetensors", "safetensors index", "gguf", "npy", "npz", "max", "pytorch",
  * "raw". */
 const char *hoist__format_name(enum hoist__format format);
 
-/* Tells the format.
+/* Tells the format.  For a lenient reader a pickle without an archive is PyTorch's, too.
  * Returns: 0; -EBADMSG (none of them: the text has the first bytes and the known formats, or the
  *   name of the other format; empty); the reader's error. */
 int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format *ret);
@@ -217,7 +228,7 @@ int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 
 /* Checks that shard @f, whose content is @manifest, holds every tensor that the index places in it.
  * named[t] becomes true for each tensor of the shard that the index names.  Further tensors in the
- * shard are no error.
+ * shard are no error, nor are tensors that a lenient reader left out of it.
  * Returns: 0; -EBADMSG naming index, shard and tensor. */
 int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
 		       const struct hoist__manifest *manifest, bool *named);

@@ -366,6 +366,26 @@ int hoist__index_parse(const char *file, const void *json, size_t json_bytes,
 	return err;
 }
 
+static int by_name(const void *name, const void *skipped)
+{
+	return strcmp(name, ((const struct hoist__skipped *)skipped)->name);
+}
+
+/* True if a lenient reader left the tensor out, or the whole file. */
+static bool is_skipped(const struct hoist__manifest *manifest, const char *tensor)
+{
+	if (manifest->n_skipped == 0)
+		return false;
+	return manifest->skipped[0].name[0] == '\0' ||
+	       bsearch(tensor, manifest->skipped, manifest->n_skipped, sizeof *manifest->skipped,
+		       by_name) != NULL;
+}
+
+static const char *tensor_at(const struct hoist__index *index, size_t i)
+{
+	return index->entries[index->of_file[i]].tensor;
+}
+
 /* Marks the tensors that the index places in this file.  Both lists are ordered by name, so that
  * one walk is enough.
  * Returns: the place in of_file of the first missing tensor; first[f + 1] if there is none. */
@@ -379,16 +399,19 @@ static size_t mark_named(const struct hoist__index *index, size_t f,
 		const size_t t = manifest->by_name[j];
 		int order = 1;
 		for (; i < end; i++) {
-			order = strcmp(index->entries[index->of_file[i]].tensor,
-				       manifest->tensors[t].name);
+			order = strcmp(tensor_at(index, i), manifest->tensors[t].name);
 			if (order >= 0)
 				break;
-			missing = missing < i ? missing : i;
+			if (missing == end && !is_skipped(manifest, tensor_at(index, i)))
+				missing = i;
 		}
 		named[t] = i < end && order == 0;
 		i += named[t];
 	}
-	return missing < i ? missing : i;
+	for (; i < end && missing == end; i++)
+		if (!is_skipped(manifest, tensor_at(index, i)))
+			missing = i;
+	return missing;
 }
 
 int hoist__index_check(const struct hoist__index *index, const char *index_file, size_t f,
@@ -397,7 +420,7 @@ int hoist__index_check(const struct hoist__index *index, const char *index_file,
 	size_t i = mark_named(index, f, manifest, named);
 	if (i == index->first[f + 1])
 		return 0;
-	const char *missing = index->entries[index->of_file[i]].tensor;
+	const char *missing = tensor_at(index, i);
 	char tensor[HOIST__QUOTED_BYTES];
 	char shard[HOIST__QUOTED_BYTES];
 	char name[HOIST__QUOTED_BYTES];

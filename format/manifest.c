@@ -33,6 +33,7 @@ void hoist__manifest_destroy(struct hoist__manifest *manifest)
 	free(manifest->tensors);
 	free(manifest->by_name);
 	free(manifest->metadata);
+	free(manifest->skipped);
 	hoist__arena_fini(&box->arena);
 	free(box->raw);
 	free(box);

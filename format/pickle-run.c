@@ -7,7 +7,6 @@
  * objects that a pickle shares are shared here, too. */
 #include "config.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -22,8 +21,7 @@
 
 /* --- the bytes --- */
 
-/* Returns the next @n bytes; NULL, with the text, if the pickle ends before. */
-static const unsigned char *take(struct hoist__pickle *p, uint64_t n)
+const unsigned char *hoist__pickle_take(struct hoist__pickle *p, uint64_t n)
 {
 	if (n > p->n - p->at) {
 		(void)hoist__pickle_fail(p, -EBADMSG,
@@ -39,7 +37,7 @@ static const unsigned char *take(struct hoist__pickle *p, uint64_t n)
 /* Reads a number of @n little-endian bytes. */
 static int take_number(struct hoist__pickle *p, unsigned n, uint64_t *ret)
 {
-	const unsigned char *bytes = take(p, n);
+	const unsigned char *bytes = hoist__pickle_take(p, n);
 	if (bytes == NULL)
 		return -EBADMSG;
 	*ret = hoist__little(bytes, n);
@@ -70,14 +68,15 @@ static int push_integer(struct hoist__pickle *p, enum hoist__pickle_kind kind, i
 		p, (struct hoist__pickle_value){.kind = (uint8_t)kind, .u.integer = integer});
 }
 
-static int push_text(struct hoist__pickle *p, unsigned length_bytes)
+/* Pushes a TEXT or BYTES, whose length comes first. */
+static int push_text(struct hoist__pickle *p, enum hoist__pickle_kind kind, unsigned length_bytes)
 {
 	uint64_t n = 0;
 	int err = take_number(p, length_bytes, &n);
-	const unsigned char *text = err == 0 ? take(p, n) : NULL;
+	const unsigned char *text = err == 0 ? hoist__pickle_take(p, n) : NULL;
 	if (text == NULL)
 		return -EBADMSG;
-	return hoist__pickle_push(p, (struct hoist__pickle_value){.kind = HOIST__PICKLE_TEXT,
+	return hoist__pickle_push(p, (struct hoist__pickle_value){.kind = (uint8_t)kind,
 								  .n = (uint32_t)n,
 								  .u.text = (const char *)text});
 }
@@ -93,11 +92,11 @@ static int push_number(struct hoist__pickle *p, unsigned bytes)
 }
 
 /* Reads a number in two's complement, of as many bytes as it needs. */
-static int push_long(struct hoist__pickle *p)
+static int push_long(struct hoist__pickle *p, unsigned length_bytes)
 {
 	uint64_t n = 0;
-	int err = take_number(p, 1, &n);
-	const unsigned char *bytes = err == 0 ? take(p, n) : NULL;
+	int err = take_number(p, length_bytes, &n);
+	const unsigned char *bytes = err == 0 ? hoist__pickle_take(p, n) : NULL;
 	if (bytes == NULL)
 		return -EBADMSG;
 	if (n > 8)
@@ -111,13 +110,13 @@ static int push_long(struct hoist__pickle *p)
 /* The number is big-endian, unlike all others. */
 static int push_float(struct hoist__pickle *p)
 {
-	const unsigned char *bytes = take(p, 8);
+	const unsigned char *bytes = hoist__pickle_take(p, 8);
 	if (bytes == NULL)
 		return -EBADMSG;
 	uint64_t pattern = 0;
 	for (int i = 0; i < 8; i++)
 		pattern = pattern << 8 | bytes[i];
-	struct hoist__pickle_value value = {.kind = HOIST__PICKLE_FLOAT};
+	struct hoist__pickle_value value = {.kind = HOIST__PICKLE_FLOAT, .dtype = HOIST_F64};
 	memcpy(&value.u.real, &pattern, sizeof pattern);
 	return hoist__pickle_push(p, value);
 }
@@ -157,16 +156,21 @@ static int tuple_to_mark(struct hoist__pickle *p)
 	return err == 0 ? make_tuple(p, n, true) : err;
 }
 
-/* Puts the last @n values into the container below them, which must be of @kind. */
+/* Puts the last @n values into the container below them, which must be of @kind, or opaque: of a
+ * opaque list the items are not kept, since only its class knows what they are. */
 static int add_items(struct hoist__pickle *p, size_t n, bool marked, enum hoist__pickle_kind kind)
 {
 	struct hoist__pickle_value *to = &p->stack[p->depth - 1 - n - marked];
-	if (to->kind != kind)
+	bool opaque = to->kind == HOIST__PICKLE_OPAQUE;
+	if (to->kind != kind && !opaque)
 		return hoist__pickle_fail(p, -EBADMSG, "items are added to a value that is no %s",
 					  kind == HOIST__PICKLE_LIST ? "list" : "dict");
 	if (kind == HOIST__PICKLE_DICT && n % 2 != 0)
 		return hoist__pickle_fail(p, -EBADMSG, "a dict gets a key without a value");
-	int err = hoist__pickle_append(p, to->u.object, p->stack + p->depth - n, n);
+	struct hoist__pickle_object *object = opaque ? &to->u.opaque->state : to->u.object;
+	int err = 0;
+	if (!opaque || kind == HOIST__PICKLE_DICT)
+		err = hoist__pickle_append(p, object, p->stack + p->depth - n, n);
 	if (err == 0)
 		p->depth -= n + marked;
 	return err;
@@ -183,93 +187,6 @@ static int add_to_mark(struct hoist__pickle *p, enum hoist__pickle_kind kind)
 	size_t n = 0;
 	int err = hoist__pickle_to_mark(p, 1, &n);
 	return err == 0 ? add_items(p, n, true, kind) : err;
-}
-
-/* --- names, and the values made from them --- */
-
-/* Returns the bytes up to the next '\n', and passes over it. */
-static const char *take_line(struct hoist__pickle *p, size_t *n)
-{
-	const unsigned char *begin = p->bytes + p->at;
-	const unsigned char *end = p->at < p->n ? memchr(begin, '\n', p->n - p->at) : NULL;
-	if (end == NULL) {
-		(void)hoist__pickle_fail(p, -EBADMSG, "the pickle is cut short: a name has no end");
-		return NULL;
-	}
-	*n = (size_t)(end - begin);
-	p->at += *n + 1;
-	return (const char *)begin;
-}
-
-static int global(struct hoist__pickle *p)
-{
-	struct hoist__pickle_value value;
-	size_t module_bytes;
-	size_t name_bytes;
-	const char *module = take_line(p, &module_bytes);
-	const char *name = module != NULL ? take_line(p, &name_bytes) : NULL;
-	if (name == NULL)
-		return -EBADMSG;
-	int err = hoist__torch_global(p, module, module_bytes, name, name_bytes, &value);
-	return err == 0 ? hoist__pickle_push(p, value) : err;
-}
-
-static int stack_global(struct hoist__pickle *p)
-{
-	int err = hoist__pickle_need(p, 2);
-	if (err < 0)
-		return err;
-	const struct hoist__pickle_value *name = &p->stack[p->depth - 1];
-	const struct hoist__pickle_value *module = name - 1;
-	struct hoist__pickle_value value;
-	if (name->kind != HOIST__PICKLE_TEXT || module->kind != HOIST__PICKLE_TEXT)
-		return hoist__pickle_fail(p, -EBADMSG, "a name is no text");
-	err = hoist__torch_global(p, module->u.text, module->n, name->u.text, name->n, &value);
-	if (err < 0)
-		return err;
-	p->depth -= 2;
-	return hoist__pickle_push(p, value);
-}
-
-static int reduce(struct hoist__pickle *p)
-{
-	struct hoist__pickle_value value;
-	int err = hoist__pickle_need(p, 2);
-	if (err == 0)
-		err = hoist__torch_reduce(p, &p->stack[p->depth - 2], &p->stack[p->depth - 1],
-					  &value);
-	if (err < 0)
-		return err;
-	p->depth -= 2;
-	return hoist__pickle_push(p, value);
-}
-
-static int persistent(struct hoist__pickle *p)
-{
-	struct hoist__pickle_value value;
-	int err = hoist__pickle_need(p, 1);
-	if (err == 0)
-		err = hoist__torch_persistent(p, &p->stack[p->depth - 1], &value);
-	if (err == 0)
-		p->stack[p->depth - 1] = value;
-	return err;
-}
-
-/* Passes over the attributes of an OrderedDict; no other object has any. */
-static int build(struct hoist__pickle *p)
-{
-	int err = hoist__pickle_need(p, 2);
-	if (err < 0)
-		return err;
-	const struct hoist__pickle_value *to = &p->stack[p->depth - 2];
-	if (to->kind != HOIST__PICKLE_DICT || !to->u.object->ordered ||
-	    p->stack[p->depth - 1].kind != HOIST__PICKLE_DICT)
-		return hoist__pickle_fail(
-			p, -ENOTSUP,
-			"BUILD sets the state of an object that is no OrderedDict, or the state is "
-			"no dict: hoist executes no code");
-	p->depth--;
-	return 0;
 }
 
 /* --- the machine --- */
@@ -307,23 +224,11 @@ static int unknown(struct hoist__pickle *p, unsigned op)
 		unsigned char op;
 		const char *name;
 	} named[] = {
-		{'i', " (INST)"},
-		{'o', " (OBJ)"},
-		{0x81, " (NEWOBJ)"},
-		{0x92, " (NEWOBJ_EX)"},
-		{0x82, " (EXT1)"},
-		{0x83, " (EXT2)"},
-		{0x84, " (EXT4)"},
-		{'P', " (PERSID)"},
-		{0x8b, " (LONG4)"},
-		{'0', " (POP)"},
-		{'1', " (POP_MARK)"},
-		{'2', " (DUP)"},
-		{'U', " (a string of Python 2)"},
-		{'C', " (bytes)"},
-		{'B', " (bytes)"},
-		{0x8f, " (a set)"},
-		{0x91, " (a set)"},
+		{'i', " (INST)"},  {'o', " (OBJ)"},
+		{0x82, " (EXT1)"}, {0x83, " (EXT2)"},
+		{0x84, " (EXT4)"}, {'P', " (PERSID)"},
+		{'0', " (POP)"},   {'1', " (POP_MARK)"},
+		{'2', " (DUP)"},   {'U', " (a string of Python 2)"},
 	};
 	const char *name = "";
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(named); i++)
@@ -337,8 +242,8 @@ static int unknown(struct hoist__pickle *p, unsigned op)
 		op, name);
 }
 
-/* The instructions are in three switches.  step() hands an instruction that it does not have to
- * step_container(), and that to step_value(), which refuses the rest. */
+/* The instructions are in four switches.  step() hands an instruction that it does not have to
+ * hoist__pickle_make(), step_container() and step_value(), which refuses the rest. */
 static int step_value(struct hoist__pickle *p, unsigned op)
 {
 	switch (op) {
@@ -356,13 +261,24 @@ static int step_value(struct hoist__pickle *p, unsigned op)
 	case 'M':
 		return push_number(p, 2);
 	case 0x8a:
-		return push_long(p);
+		return push_long(p, 1);
+	case 0x8b:
+		return push_long(p, 4);
 	case 'G':
 		return push_float(p);
 	case 'X':
-		return push_text(p, 4);
+		return push_text(p, HOIST__PICKLE_TEXT, 4);
 	case 0x8c:
-		return push_text(p, 1);
+		return push_text(p, HOIST__PICKLE_TEXT, 1);
+	case 0x8d:
+		return push_text(p, HOIST__PICKLE_TEXT, 8);
+	case 'C':
+		return push_text(p, HOIST__PICKLE_BYTES, 1);
+	case 'B':
+		return push_text(p, HOIST__PICKLE_BYTES, 4);
+	case 0x8e:
+	case 0x96:
+		return push_text(p, HOIST__PICKLE_BYTES, 8);
 	default:
 		return unknown(p, op);
 	}
@@ -413,19 +329,11 @@ static int step(struct hoist__pickle *p, unsigned op)
 		return memo_number(p, 1, false);
 	case 'j':
 		return memo_number(p, 4, false);
-	case 'c':
-		return global(p);
-	case 0x93:
-		return stack_global(p);
-	case 'R':
-		return reduce(p);
-	case 'b':
-		return build(p);
-	case 'Q':
-		return persistent(p);
 	default:
-		return step_container(p, op);
+		break;
 	}
+	int err = hoist__pickle_make(p, op);
+	return err == 1 ? step_container(p, op) : err;
 }
 
 int hoist__pickle_run(struct hoist__pickle *p, struct hoist__pickle_value *ret)
@@ -434,7 +342,7 @@ int hoist__pickle_run(struct hoist__pickle *p, struct hoist__pickle_value *ret)
 	p->left = HOIST__PICKLE_FACTOR * (uint64_t)p->n + SLACK;
 	while (err == 0) {
 		p->op_at = p->at;
-		const unsigned char *op = take(p, 1);
+		const unsigned char *op = hoist__pickle_take(p, 1);
 		if (op == NULL)
 			return -EBADMSG;
 		if (*op == '.')

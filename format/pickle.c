@@ -76,6 +76,17 @@ int hoist__pickle_append(struct hoist__pickle *pickle, struct hoist__pickle_obje
 	return 0;
 }
 
+int hoist__pickle_append_all(struct hoist__pickle *pickle, struct hoist__pickle_object *object,
+			     const struct hoist__pickle_object *from)
+{
+	const struct hoist__pickle_chunk *last = from->last;
+	int err = 0;
+	for (const struct hoist__pickle_chunk *chunk = from->first; err == 0 && chunk != NULL;
+	     chunk = chunk != last ? chunk->next : NULL)
+		err = hoist__pickle_append(pickle, object, chunk->values, chunk->n);
+	return err;
+}
+
 const struct hoist__pickle_value *hoist__pickle_items(const struct hoist__pickle_value *tuple,
 						      size_t *n)
 {

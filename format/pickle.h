@@ -3,9 +3,13 @@
  *
  * A pickle is a program for a stack machine: "push this text", "make a dict of the values on the
  * stack", "call this Python function".  Here a fixed set of these instructions is known: those that
- * torch.save writes.  A fixed set of names of functions and classes is known, too; each stands for
- * a value below, not for a call.  Everything else is refused, instructions by their number and
- * names by their name.
+ * torch.save writes for tensors and plain values.  A fixed set of names of functions and classes is
+ * known, too; each stands for a value below, not for a call.  Everything else is refused,
+ * instructions by their number and names by their name.
+ *
+ * A lenient machine makes an opaque value where another one refuses a name, a call or a set: a
+ * value that says why it cannot be read, and keeps the state that an object would have got. Nothing
+ * is called there, either.
  *
  * Protocols 2 to 5.  Nothing recurses.  Memory: at most HOIST__PICKLE_FACTOR times the pickle's
  * bytes, and 64 KiB, counted as it is taken; a pickle that needs more is refused (torch.save's own
@@ -38,16 +42,19 @@ enum hoist__pickle_kind {
 	HOIST__PICKLE_LIST,
 	HOIST__PICKLE_TUPLE,
 	HOIST__PICKLE_DICT,
-	HOIST__PICKLE_GLOBAL,  /* one of the known names */
-	HOIST__PICKLE_STORAGE, /* struct hoist__torch_storage */
-	HOIST__PICKLE_TENSOR,  /* struct hoist__torch_tensor */
-	HOIST__PICKLE_OTHER,   /* a device, an integer above 64 bits: never looked at */
+	HOIST__PICKLE_GLOBAL,	   /* one of the known names */
+	HOIST__PICKLE_STORAGE,	   /* struct hoist__torch_storage */
+	HOIST__PICKLE_TENSOR,	   /* struct hoist__torch_tensor */
+	HOIST__PICKLE_BYTES,	   /* as TEXT, of any bytes */
+	HOIST__PICKLE_NUMPY_DTYPE, /* struct hoist__torch_numpy_dtype */
+	HOIST__PICKLE_OPAQUE,	   /* struct hoist__torch_opaque: in a lenient machine only */
+	HOIST__PICKLE_OTHER,	   /* a device, an integer above 64 bits: never looked at */
 };
 
 struct hoist__pickle_value {
 	uint8_t kind;
-	uint8_t dtype; /* GLOBAL: of a storage class or a dtype */
-	uint32_t n;    /* TEXT: its bytes; GLOBAL: which one, an enum hoist__torch_global */
+	uint8_t dtype; /* GLOBAL: of a storage class or a dtype; FLOAT: the type it was saved as */
+	uint32_t n;    /* TEXT, BYTES: how many; GLOBAL: which one, an enum hoist__torch_global */
 	union {
 		int64_t integer; /* BOOL, INT */
 		double real;
@@ -55,6 +62,8 @@ struct hoist__pickle_value {
 		struct hoist__pickle_object *object; /* LIST, TUPLE, DICT; NULL: the empty tuple */
 		const struct hoist__torch_storage *storage;
 		const struct hoist__torch_tensor *tensor;
+		struct hoist__torch_numpy_dtype *numpy_dtype;
+		struct hoist__torch_opaque *opaque;
 	} u;
 };
 
@@ -68,14 +77,19 @@ struct hoist__pickle_chunk {
 struct hoist__pickle_object {
 	struct hoist__pickle_chunk *first;
 	struct hoist__pickle_chunk *last;
-	bool ordered; /* an OrderedDict, which may have attributes */
-	bool open;    /* used by a walk over the values */
+	enum {
+		HOIST__PICKLE_NO_STATE,
+		HOIST__PICKLE_ATTRIBUTES, /* an OrderedDict: its state is passed over */
+		HOIST__PICKLE_ITEMS	  /* a Namespace: the state's items become its own */
+	} state;
+	bool open; /* used by a walk over the values */
 };
 
 struct hoist__pickle {
 	const char *file; /* for messages, quoted */
 	const unsigned char *bytes;
 	size_t n;
+	bool lenient;
 	size_t at;     /* the next byte */
 	size_t op_at;  /* the instruction being executed */
 	uint64_t left; /* memory that may still be taken */
@@ -88,9 +102,9 @@ struct hoist__pickle {
 	size_t memo_room;
 };
 
-/* Runs the whole pickle; @pickle has file, bytes and n.  *ret is the resulting object.  It lives
- * until hoist__pickle_close(), and no longer than the bytes.
- * Returns: 0; -EBADMSG; -ENOTSUP; -ENOMEM. */
+/* Runs the whole pickle; @pickle has file, bytes, n and lenient.  *ret is the resulting object.  It
+ * lives until hoist__pickle_close(), and no longer than the bytes. Returns: 0; -EBADMSG; -ENOTSUP;
+ * -ENOMEM. */
 int hoist__pickle_run(struct hoist__pickle *pickle, struct hoist__pickle_value *ret);
 void hoist__pickle_close(struct hoist__pickle *pickle);
 
@@ -133,6 +147,19 @@ int hoist__pickle_object(struct hoist__pickle *pickle, enum hoist__pickle_kind k
 /* Appends the @n items at @values to a list, tuple or dict. */
 int hoist__pickle_append(struct hoist__pickle *pickle, struct hoist__pickle_object *object,
 			 const struct hoist__pickle_value *values, size_t n);
+
+/* Appends the items of @from, another list, tuple or dict, or the same one. */
+int hoist__pickle_append_all(struct hoist__pickle *pickle, struct hoist__pickle_object *object,
+			     const struct hoist__pickle_object *from);
+
+/* --- instructions that make values of names: pickle-make.c --- */
+
+/* Executes the instruction @op, if it is one of these.
+ * Returns: 0; 1 (another instruction); -EBADMSG; -ENOTSUP; -ENOMEM. */
+int hoist__pickle_make(struct hoist__pickle *pickle, unsigned op);
+
+/* Returns the next @n bytes; NULL, with the text, if the pickle ends before. */
+const unsigned char *hoist__pickle_take(struct hoist__pickle *pickle, uint64_t n);
 
 /* Returns the items of a tuple, which are in one piece; *n is how many. */
 const struct hoist__pickle_value *hoist__pickle_items(const struct hoist__pickle_value *tuple,

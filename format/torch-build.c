@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format/torch-build.c - the names in a pickle of tensors, and the values that their calls would
- * make.
+/* format/torch-build.c - the tensors that a pickle's calls would make.
  * The contract is in format/torch.h.
  *
  * Nothing is called.  The functions' arguments are those of torch/_utils.py and torch/_tensor.py
@@ -13,101 +12,6 @@
 #include "base/layout.h"
 #include "format/quote.h"
 #include "format/torch.h"
-
-/* --- names --- */
-
-static const struct {
-	const char *module;
-	const char *name;
-	enum hoist__torch_global global;
-	hoist_dtype dtype;
-} known[] = {
-	{"collections", "OrderedDict", HOIST__TORCH_ORDERED_DICT, HOIST_DTYPE_INVALID},
-	{"torch", "Size", HOIST__TORCH_SIZE, HOIST_DTYPE_INVALID},
-	{"torch", "device", HOIST__TORCH_DEVICE, HOIST_DTYPE_INVALID},
-	{"torch", "Tensor", HOIST__TORCH_TENSOR_CLASS, HOIST_DTYPE_INVALID},
-	{"torch.nn.parameter", "Parameter", HOIST__TORCH_TENSOR_CLASS, HOIST_DTYPE_INVALID},
-	{"torch._utils", "_rebuild_tensor_v2", HOIST__TORCH_REBUILD_V2, HOIST_DTYPE_INVALID},
-	{"torch._utils", "_rebuild_tensor_v3", HOIST__TORCH_REBUILD_V3, HOIST_DTYPE_INVALID},
-	{"torch._utils", "_rebuild_parameter", HOIST__TORCH_REBUILD_PARAMETER, HOIST_DTYPE_INVALID},
-	{"torch._utils", "_rebuild_parameter_with_state", HOIST__TORCH_REBUILD_PARAMETER_STATE,
-	 HOIST_DTYPE_INVALID},
-	{"torch._tensor", "_rebuild_from_type_v2", HOIST__TORCH_REBUILD_TYPE, HOIST_DTYPE_INVALID},
-	{"torch.storage", "UntypedStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_U8},
-	{"torch", "UntypedStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_U8},
-	{"torch", "FloatStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_F32},
-	{"torch", "HalfStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_F16},
-	{"torch", "BFloat16Storage", HOIST__TORCH_STORAGE_CLASS, HOIST_BF16},
-	{"torch", "DoubleStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_F64},
-	{"torch", "LongStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_I64},
-	{"torch", "IntStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_I32},
-	{"torch", "ShortStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_I16},
-	{"torch", "CharStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_I8},
-	{"torch", "ByteStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_U8},
-	{"torch", "BoolStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_BOOL},
-	{"torch", "ComplexFloatStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_C64},
-	{"torch", "ComplexDoubleStorage", HOIST__TORCH_STORAGE_CLASS, HOIST_C128},
-};
-
-static bool is(const char *text, size_t n, const char *expected)
-{
-	return strlen(expected) == n && memcmp(text, expected, n) == 0;
-}
-
-/* Returns the dtype of torch.float32 and its like: the names are NumPy's, which hoist knows. */
-static hoist_dtype dtype_named(const char *name, size_t n)
-{
-	char copy[32];
-	hoist_dtype dtype;
-	if (n >= sizeof copy)
-		return HOIST_DTYPE_INVALID;
-	memcpy(copy, name, n);
-	copy[n] = '\0';
-	if (hoist_dtype_from_numpy(copy, &dtype) < 0 || hoist_dtype_bits(dtype) < 8)
-		return HOIST_DTYPE_INVALID;
-	return dtype;
-}
-
-static int fail_name(const struct hoist__pickle *p, const char *module, size_t module_bytes,
-		     const char *name, size_t name_bytes)
-{
-	char shown[2][HOIST__QUOTED_BYTES];
-	return hoist__pickle_fail(
-		p, -ENOTSUP,
-		"the pickle names %s of the Python module %s, which is no tensor or plain value, "
-		"and hoist executes no code; save model.state_dict() with torch.save, or a "
-		"safetensors file",
-		hoist__quoted(name, name_bytes, shown[0]),
-		hoist__quoted(module, module_bytes, shown[1]));
-}
-
-int hoist__torch_global(struct hoist__pickle *p, const char *module, size_t module_bytes,
-			const char *name, size_t name_bytes, struct hoist__pickle_value *ret)
-{
-	struct hoist__pickle_value value = {.kind = HOIST__PICKLE_GLOBAL};
-	hoist_dtype dtype = HOIST_DTYPE_INVALID;
-	for (size_t i = 0; i < HOIST__ARRAY_SIZE(known); i++)
-		if (is(module, module_bytes, known[i].module) &&
-		    is(name, name_bytes, known[i].name)) {
-			value.n = known[i].global;
-			value.dtype = (uint8_t)known[i].dtype;
-			*ret = value;
-			return 0;
-		}
-	if (is(module, module_bytes, "torch"))
-		dtype = dtype_named(name, name_bytes);
-	if (dtype == HOIST_DTYPE_INVALID)
-		return fail_name(p, module, module_bytes, name, name_bytes);
-	value.n = HOIST__TORCH_DTYPE;
-	value.dtype = (uint8_t)dtype;
-	*ret = value;
-	return 0;
-}
-
-static bool is_global(const struct hoist__pickle_value *value, enum hoist__torch_global global)
-{
-	return value->kind == HOIST__PICKLE_GLOBAL && value->n == (uint32_t)global;
-}
 
 /* --- storages --- */
 
@@ -124,9 +28,13 @@ int hoist__torch_persistent(struct hoist__pickle *p, const struct hoist__pickle_
 	size_t n = 0;
 	const struct hoist__pickle_value *items =
 		id->kind == HOIST__PICKLE_TUPLE ? hoist__pickle_items(id, &n) : NULL;
+	if (n == 5 && items[1].kind == HOIST__PICKLE_OPAQUE) {
+		*ret = items[1];
+		return 0;
+	}
 	if (n != 5 || items[0].kind != HOIST__PICKLE_TEXT ||
-	    !is(items[0].u.text, items[0].n, "storage") ||
-	    !is_global(&items[1], HOIST__TORCH_STORAGE_CLASS) ||
+	    !hoist__torch_is(items[0].u.text, items[0].n, "storage") ||
+	    !hoist__torch_is_global(&items[1], HOIST__TORCH_STORAGE_CLASS) ||
 	    items[2].kind != HOIST__PICKLE_TEXT || items[3].kind != HOIST__PICKLE_TEXT ||
 	    items[4].kind != HOIST__PICKLE_INT || items[4].u.integer < 0)
 		return fail_storage(p);
@@ -178,9 +86,11 @@ static int take_integers(struct hoist__pickle *p, const struct hoist__pickle_val
 	return 0;
 }
 
-/* With {"conj": True} or {"neg": True} the bytes are not the values. */
-static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_value *metadata)
+/* Gives whether the bytes are the values: not with {"conj": True} or {"neg": True}. */
+static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_value *metadata,
+			  bool *plain)
 {
+	*plain = true;
 	if (metadata->kind == HOIST__PICKLE_NONE)
 		return 0;
 	if (metadata->kind != HOIST__PICKLE_DICT)
@@ -194,12 +104,19 @@ static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_va
 		for (size_t i = 1; i < chunk->n; i += 2)
 			if (chunk->values[i].kind != HOIST__PICKLE_BOOL ||
 			    chunk->values[i].u.integer != 0)
-				return hoist__pickle_fail(
-					p, -ENOTSUP,
-					"a tensor is the conjugate or the negative of its bytes; "
-					"save .resolve_conj().resolve_neg()");
+				*plain = false;
 	}
 	return 0;
+}
+
+/* Gives argument @i if it is an opaque value: so is the tensor made of it. */
+static bool take_opaque(const struct hoist__pickle_value *items, size_t n, size_t i,
+			struct hoist__pickle_value *ret)
+{
+	if (i >= n || items[i].kind != HOIST__PICKLE_OPAQUE)
+		return false;
+	*ret = items[i];
+	return true;
 }
 
 /* (storage, offset, size, stride, requires_grad, hooks[, dtype: version 3][, metadata]) */
@@ -212,14 +129,22 @@ static int rebuild(struct hoist__pickle *p, enum hoist__torch_global function,
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
 	const size_t least = function == HOIST__TORCH_REBUILD_V3 ? 7 : 6;
 	struct hoist__torch_tensor *tensor = NULL;
+	bool plain = true;
+	if (take_opaque(items, n, 0, ret) || take_opaque(items, n, 6, ret))
+		return 0;
 	if (n < least || n > least + 1 || items[0].kind != HOIST__PICKLE_STORAGE ||
 	    items[1].kind != HOIST__PICKLE_INT || items[1].u.integer < 0 ||
-	    (least == 7 && !is_global(&items[6], HOIST__TORCH_DTYPE)))
+	    (least == 7 && !hoist__torch_is_global(&items[6], HOIST__TORCH_DTYPE)))
 		return hoist__pickle_fail(
 			p, -EBADMSG,
 			"a tensor is not made of a storage, an offset, a size and "
 			"a stride");
-	int err = n > least ? check_metadata(p, &items[least]) : 0;
+	int err = n > least ? check_metadata(p, &items[least], &plain) : 0;
+	if (err == 0 && !plain)
+		return hoist__torch_opaque(p,
+					   "a tensor that is the conjugate or the negative of "
+					   "its bytes: save .resolve_conj().resolve_neg()",
+					   ret);
 	if (err == 0)
 		err = hoist__pickle_alloc(p, sizeof *tensor, &tensor);
 	if (err < 0)
@@ -249,6 +174,8 @@ static int rebuild_parameter(const struct hoist__pickle *p, size_t expected,
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
+	if (take_opaque(items, n, 0, ret))
+		return 0;
 	if (n != expected || items[0].kind != HOIST__PICKLE_TENSOR)
 		return hoist__pickle_fail(p, -EBADMSG, "a parameter is not made of a tensor");
 	*ret = items[0];
@@ -261,10 +188,12 @@ static int rebuild_type(struct hoist__pickle *p, const struct hoist__pickle_valu
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
+	if (take_opaque(items, n, 0, ret) || take_opaque(items, n, 1, ret))
+		return 0;
 	if (n != 4 || items[0].kind != HOIST__PICKLE_GLOBAL ||
 	    items[0].n < HOIST__TORCH_REBUILD_V2 ||
 	    items[0].n > HOIST__TORCH_REBUILD_PARAMETER_STATE ||
-	    !is_global(&items[1], HOIST__TORCH_TENSOR_CLASS))
+	    !hoist__torch_is_global(&items[1], HOIST__TORCH_TENSOR_CLASS))
 		return hoist__pickle_fail(p, -EBADMSG,
 					  "a tensor with attributes is not made of a tensor");
 	return hoist__torch_reduce(p, &items[0], &items[2], ret);
@@ -283,36 +212,19 @@ static int make_size(const struct hoist__pickle *p, const struct hoist__pickle_v
 	return 0;
 }
 
-static int make_ordered(struct hoist__pickle *p, const struct hoist__pickle_value *arguments,
-			struct hoist__pickle_value *ret)
-{
-	size_t n;
-	(void)hoist__pickle_items(arguments, &n);
-	if (n != 0)
-		return hoist__pickle_fail(p, -ENOTSUP, "an OrderedDict is made of %zu arguments",
-					  n);
-	int err = hoist__pickle_object(p, HOIST__PICKLE_DICT, ret);
-	if (err == 0)
-		ret->u.object->ordered = true;
-	return err;
-}
-
 int hoist__torch_reduce(struct hoist__pickle *p, const struct hoist__pickle_value *callable,
 			const struct hoist__pickle_value *arguments,
 			struct hoist__pickle_value *ret)
 {
+	if (callable->kind == HOIST__PICKLE_OPAQUE)
+		return hoist__torch_opaque_like(p, callable->u.opaque, ret);
 	if (callable->kind != HOIST__PICKLE_GLOBAL || arguments->kind != HOIST__PICKLE_TUPLE)
 		return hoist__pickle_fail(
 			p, -EBADMSG,
 			"REDUCE calls a value that is no function, or passes no tuple");
 	switch ((enum hoist__torch_global)callable->n) {
-	case HOIST__TORCH_ORDERED_DICT:
-		return make_ordered(p, arguments, ret);
 	case HOIST__TORCH_SIZE:
 		return make_size(p, arguments, ret);
-	case HOIST__TORCH_DEVICE:
-		*ret = (struct hoist__pickle_value){.kind = HOIST__PICKLE_OTHER};
-		return 0;
 	case HOIST__TORCH_REBUILD_V2:
 	case HOIST__TORCH_REBUILD_V3:
 		return rebuild(p, (enum hoist__torch_global)callable->n, arguments, ret);
@@ -322,12 +234,7 @@ int hoist__torch_reduce(struct hoist__pickle *p, const struct hoist__pickle_valu
 		return rebuild_parameter(p, 4, arguments, ret);
 	case HOIST__TORCH_REBUILD_TYPE:
 		return rebuild_type(p, arguments, ret);
-	case HOIST__TORCH_TENSOR_CLASS:
-	case HOIST__TORCH_STORAGE_CLASS:
-	case HOIST__TORCH_DTYPE:
-		break;
+	default:
+		return hoist__torch_plain(p, (enum hoist__torch_global)callable->n, arguments, ret);
 	}
-	return hoist__pickle_fail(p, -ENOTSUP,
-				  "REDUCE calls a class of tensors, storages or dtypes: hoist "
-				  "executes no code");
 }

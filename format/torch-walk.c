@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format/torch-walk.c - turns the saved object into named tensors and metadata.
+/* format/torch-walk.c - turns the saved object into named tensors, metadata and skipped values.
  * The contract is in format/torch.h.
  *
  * The depth of the walk is bounded, and so is its work: each visited value counts as memory does.
@@ -16,10 +16,12 @@
 #include "base/utf8.h"
 #include "format/manifest.h"
 #include "format/quote.h"
+#include "format/torch-skip.h"
 #include "format/torch.h"
 #include "hoist/number.h"
 
 #define MAX_DEPTH 64
+#define TOO_DEEP "dicts and lists nested more than 64 deep"
 
 struct entry {
 	struct hoist__tensor tensor;
@@ -33,20 +35,24 @@ struct walk {
 	size_t n;
 	size_t room;
 	struct hoist__metadata_list metadata;
+	struct hoist__torch_skips skips;
 	char *path; /* of the value being visited: keys with '.' between them */
 	size_t path_bytes;
 	size_t path_room;
 	int depth;
 	int unnamed;  /* keys in the path that are neither text nor integers */
-	int not_text; /* keys in the path that are not text, or are indices */
+	int not_text; /* keys in the path that are not text, are indices, or name attributes */
 };
 
 /* --- names --- */
 
-static int fail(const struct walk *w, int err, const char *what)
+/* Refuses the value being visited; a lenient reader lists it. */
+static int refuse(struct walk *w, const char *what)
 {
 	char shown[HOIST__QUOTED_BYTES];
-	return hoist__fail(err, "%s: data.pkl: %s: %s", w->file->pickle.file,
+	if (w->file->pickle.lenient)
+		return hoist__torch_skip(&w->skips, w->file, w->box, w->path, w->path_bytes, what);
+	return hoist__fail(-EBADMSG, "%s: data.pkl: %s: %s", w->file->pickle.file,
 			   hoist__quoted(w->path, w->path_bytes, shown), what);
 }
 
@@ -119,10 +125,9 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 			return err;
 	}
 	if (w->unnamed > 0 || w->path_bytes == 0)
-		return fail(w, -EBADMSG,
-			    "a tensor whose key is neither text nor an integer, or is empty");
+		return refuse(w, "a tensor whose key is neither text nor an integer, or is empty");
 	if (hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes)
-		return fail(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
+		return refuse(w, "a tensor whose key is no text in UTF-8");
 	/* Charge for four entries: the list grows by half while the old one still exists, and then
 	 * becomes the manifest's, sorted. */
 	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
@@ -130,6 +135,8 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
 	if (err == 0) /* @entry.tensor keeps its name */
 		err = hoist__torch_place(w->file, from, entry.tensor.name, &entry.tensor);
+	if (err == -ENOTSUP && w->file->pickle.lenient)
+		return hoist__torch_skip_failed(&w->skips, w->file, w->box, w->path, w->path_bytes);
 	entry.tensor.name_bytes = w->path_bytes;
 	if (err == 0)
 		err = keep_shape(w, from, &entry.tensor);
@@ -153,7 +160,7 @@ static bool text_of(const struct hoist__pickle_value *value, char number[HOIST__
 	} else if (value->kind == HOIST__PICKLE_FLOAT) {
 		*n = hoist__number_text(
 			(hoist_number){.kind = HOIST_NUMBER_F64, .as.f64 = value->u.real},
-			HOIST_F64, number);
+			(hoist_dtype)value->dtype, number);
 	} else if (value->kind == HOIST__PICKLE_BOOL) {
 		*n = (size_t)snprintf(number, HOIST__NUMBER_TEXT, "%s",
 				      value->u.integer != 0 ? "True" : "False");
@@ -194,9 +201,9 @@ static int visit(struct walk *w, const struct hoist__pickle_value *value);
 static int visit_item(struct walk *w, const struct hoist__pickle_value *key, size_t index,
 		      const struct hoist__pickle_value *value)
 {
-	char number[24];
+	char number[24] = "?";
 	const char *name = number;
-	size_t n = 0;
+	size_t n = 1;
 	size_t path_bytes = w->path_bytes;
 	bool text = key != NULL && key->kind == HOIST__PICKLE_TEXT;
 	bool named = text || key == NULL || key->kind == HOIST__PICKLE_INT;
@@ -229,9 +236,9 @@ static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
 	if (object == NULL) /* the empty tuple */
 		return 0;
 	if (object->open)
-		return fail(w, -EBADMSG, "an object that holds itself");
+		return refuse(w, "an object that holds itself");
 	if (w->depth == MAX_DEPTH)
-		return fail(w, -EBADMSG, "dicts and lists nested more than 64 deep");
+		return refuse(w, TOO_DEEP);
 	object->open = true;
 	for (const struct hoist__pickle_chunk *chunk = object->first; err == 0 && chunk != NULL;
 	     chunk = chunk->next)
@@ -239,6 +246,41 @@ static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
 			err = visit_item(w, dict ? &chunk->values[i] : NULL, index++,
 					 &chunk->values[i + dict]);
 	object->open = false;
+	return err;
+}
+
+/* Visits an attribute of an opaque object: its name is no part of a path where it holds a module's
+ * parts.  Sets, of which each module has one, are passed over as plain values are. */
+static int visit_attribute(struct walk *w, const struct hoist__pickle_value *key,
+			   const struct hoist__pickle_value *value)
+{
+	static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
+	if (value->kind == HOIST__PICKLE_OPAQUE && value->u.opaque->what == hoist__torch_set)
+		return 0;
+	if (key->kind == HOIST__PICKLE_TEXT && value->kind == HOIST__PICKLE_DICT)
+		for (size_t i = 0; i < HOIST__ARRAY_SIZE(parts); i++)
+			if (hoist__torch_is(key->u.text, key->n, parts[i]))
+				return visit_items(w, value);
+	return visit_item(w, key, 0, value);
+}
+
+/* Lists an opaque value, and visits the state that it would have. */
+static int visit_opaque(struct walk *w, struct hoist__torch_opaque *opaque)
+{
+	if (opaque->state.open) /* as a module's parts refer to the module */
+		return 0;
+	int err = hoist__torch_skip_opaque(&w->skips, w->file, w->box, w->path, w->path_bytes,
+					   opaque);
+	if (err == 0 && w->depth == MAX_DEPTH && opaque->state.first != NULL)
+		return refuse(w, TOO_DEEP);
+	opaque->state.open = true;
+	w->not_text++;
+	for (const struct hoist__pickle_chunk *chunk = opaque->state.first;
+	     err == 0 && chunk != NULL; chunk = chunk->next)
+		for (size_t i = 0; err == 0 && i < chunk->n; i += 2)
+			err = visit_attribute(w, &chunk->values[i], &chunk->values[i + 1]);
+	w->not_text--;
+	opaque->state.open = false;
 	return err;
 }
 
@@ -254,6 +296,8 @@ static int visit(struct walk *w, const struct hoist__pickle_value *value)
 	case HOIST__PICKLE_TUPLE:
 	case HOIST__PICKLE_DICT:
 		return visit_items(w, value);
+	case HOIST__PICKLE_OPAQUE:
+		return visit_opaque(w, value->u.opaque);
 	default:
 		return add_metadata(w, value);
 	}
@@ -272,11 +316,42 @@ static int by_offset(const void *left, const void *right)
 	return (a->order > b->order) - (a->order < b->order);
 }
 
+static int by_name(const void *left, const void *right)
+{
+	const struct entry *a = left;
+	const struct entry *b = right;
+	int order = strcmp(a->tensor.name, b->tensor.name);
+	return order != 0 ? order : (a->order > b->order) - (a->order < b->order);
+}
+
+/* Lists all tensors of one name but the first. */
+static int drop_twins(struct walk *w)
+{
+	size_t n = 0;
+	int err = 0;
+	qsort(w->entries, w->n, sizeof *w->entries, by_name);
+	for (size_t i = 0; err == 0 && i < w->n; i++) {
+		const struct hoist__tensor *tensor = &w->entries[i].tensor;
+		if (n > 0 && strcmp(w->entries[n - 1].tensor.name, tensor->name) == 0)
+			err = hoist__torch_skip(&w->skips, w->file, w->box, tensor->name,
+						tensor->name_bytes,
+						"another tensor before it has the same name");
+		else
+			w->entries[n++] = w->entries[i];
+	}
+	w->n = n;
+	return err;
+}
+
 static int fill_manifest(struct walk *w)
 {
 	struct hoist__manifest *manifest = &w->box->manifest;
 	int err = hoist__metadata_finish(NULL, &w->metadata, &manifest->metadata,
 					 &manifest->n_metadata);
+	if (err == 0 && w->file->pickle.lenient && w->n > 1)
+		err = drop_twins(w);
+	if (err == 0)
+		hoist__torch_skips_finish(&w->skips, manifest);
 	manifest->data_offset = w->file->zip.directory_at;
 	if (err < 0 || w->n == 0)
 		return err;
@@ -301,6 +376,7 @@ int hoist__torch_walk(struct hoist__torch_file *file, const struct hoist__pickle
 	if (err == 0)
 		err = fill_manifest(&w);
 	free(w.entries);
+	free(w.skips.list);
 	free(w.path);
 	hoist__metadata_drop(&w.metadata);
 	if (err < 0)

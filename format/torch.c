@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/layout.h"
 #include "format/quote.h"
+#include "format/torch-skip.h"
 
 #define MAX_PICKLE UINT64_C(100000000)
 #define REMEDY "torch.save stores them as they are: save it again, or as safetensors"
@@ -206,7 +207,8 @@ static int read_pickle(struct hoist__torch_file *file, const struct hoist__zip_e
 		free(bytes);
 		return err;
 	}
-	file->pickle = (struct hoist__pickle){.file = file->zip.file, .bytes = bytes, .n = n};
+	file->pickle = (struct hoist__pickle){
+		.file = file->zip.file, .bytes = bytes, .n = n, .lenient = reader->lenient};
 	*ret = bytes;
 	return 0;
 }
@@ -231,10 +233,24 @@ static int parse(struct hoist__torch_file *file, struct hoist__manifest **ret)
 	return err;
 }
 
+/* Gives whether the file is a pickle, and no archive. */
+static int is_old(const struct hoist__reader *reader, bool *ret)
+{
+	unsigned char first = 0;
+	int err = reader->bytes > 0 ? reader->read(reader->context, 0, &first, 1) : 0;
+	*ret = first == 0x80;
+	return err;
+}
+
 int hoist__torch_parse(const struct hoist__reader *reader, struct hoist__manifest **ret)
 {
 	struct hoist__torch_file file;
-	int err = hoist__zip_open(reader, &file.zip);
+	bool old = false;
+	int err = reader->lenient ? is_old(reader, &old) : 0;
+	if (err == 0 && old)
+		return hoist__torch_skip_file(HOIST__TORCH_OLD, ret);
+	if (err == 0)
+		err = hoist__zip_open(reader, &file.zip);
 	if (err < 0)
 		return err;
 	err = parse(&file, ret);

@@ -192,6 +192,8 @@ static bool *flag_of(struct args *args, unsigned option)
 		return &args->force;
 	case OPTION_RUN:
 		return &args->run;
+	case OPTION_KEEP:
+		return &args->keep;
 	case OPTION_BARS:
 		return &args->bars;
 	case OPTION_TREE:
@@ -225,8 +227,10 @@ static int take_option(struct args *args, size_t row, char *value)
 		else
 			args->patterns[args->n_patterns++] = value;
 		break;
-	case OPTION_FOLLOW_LINKS:
-		args->open_flags |= HOIST_OPEN_FOLLOW_LINKS;
+	case OPTION_OPEN:
+		args->open_flags |= strcmp(option_rows[row].name, "follow-links") == 0
+					    ? HOIST_OPEN_FOLLOW_LINKS
+					    : HOIST_OPEN_SKIP_UNSUPPORTED;
 		break;
 	case OPTION_SVG:
 		args->svg = value;

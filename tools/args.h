@@ -28,7 +28,7 @@
 #define OPTION_VERIFY (1u << 5)
 #define OPTION_FORCE (1u << 6)
 #define OPTION_JSON (1u << 7)
-#define OPTION_FOLLOW_LINKS (1u << 8)
+#define OPTION_OPEN (1u << 8) /* the flags of hoist_checkpoint_open() */
 #define OPTION_HELP (1u << 9) /* every command takes it */
 #define OPTION_WORK (1u << 10)
 #define OPTION_RUNS (1u << 11)
@@ -54,10 +54,11 @@
 		    */
 
 #define OPTION_RUN (1u << 30)
+#define OPTION_KEEP (1u << 16)
 #define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, and a second load */
 
 #define OPTIONS_LOADING                                                                            \
-	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_FOLLOW_LINKS)
+	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_OPEN)
 
 struct args {
 	const struct command *command;
@@ -89,6 +90,7 @@ struct args {
 	bool quick;
 	bool verify;
 	bool run;
+	bool keep;
 	bool force;
 	bool json;
 	bool verbose;

@@ -21,12 +21,11 @@ static const struct {
 	{"replay", "the allocations and frees that FILE recorded (hoist_memory_trace(), RMM's log)",
 	 OPTION_DEVICE | OPTION_RUNS | OPTION_JSON},
 	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot",
-	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_FOLLOW_LINKS},
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_OPEN},
 	{"load",
 	 "loading the checkpoint FILE: engines, streams, targets, groups, peers; --save: "
 	 "saving, too",
-	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO |
-		 OPTION_FOLLOW_LINKS},
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO | OPTION_OPEN},
 	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers",
 	 OPTIONS_TABLE | OPTION_BARS},
 };

@@ -23,6 +23,7 @@
 #include "tools/beside.h"
 #include "tools/copy-tensors.h"
 #include "tools/in-place.h"
+#include "tools/skipped.h"
 
 struct copy {
 	hoist_checkpoint *checkpoint;
@@ -157,6 +158,7 @@ static int prepare(struct copy *copy, const struct args *args)
 	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &copy->checkpoint);
 	if (err != 0)
 		return fail_call(err);
+	skipped_note(copy->checkpoint);
 	bool over_itself = in_place(copy->checkpoint, copy->path);
 	status = create_save(copy, args, over_itself);
 	if (status == STATUS_OK)

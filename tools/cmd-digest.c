@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -105,10 +106,35 @@ static int digest_json(struct operation *op, XXH3_state_t *state)
 			  false);
 }
 
+/* Keeps the load's digests of all tensors beside the files. */
+static int keep(const struct operation *op)
+{
+	size_t n = hoist_load_n_tensors(op->load);
+	unsigned char(*digests)[16] = calloc(n > 0 ? n : 1, sizeof *digests);
+	if (digests == NULL)
+		return fail_memory();
+	int err = 0;
+	for (size_t i = 0; err == 0 && i < n; i++) {
+		size_t which = 0;
+		hoist_buffer *buffer = NULL;
+		err = hoist_load_tensor(op->load, i, &which, &buffer);
+		hoist_buffer_unref(buffer);
+		if (err == 0)
+			err = hoist_load_digest(op->load, i, digests[which]);
+	}
+	if (err == 0)
+		err = hoist_checkpoint_keep_digests(op->checkpoint, n, digests);
+	free(digests);
+	return err != 0 ? fail_call(err) : STATUS_OK;
+}
+
 int cmd_digest(const struct args *args)
 {
 	struct operation op;
 	XXH3_state_t *state = NULL;
+	if (args->keep && (args->n_patterns > 0 || args->n_excludes > 0))
+		return args_refuse(args, "digests are kept of all tensors: leave out --keep, or ",
+				   "--tensor and --exclude", "");
 	int status = operation_open(&op, args);
 	if (status == STATUS_OK && (state = XXH3_createState()) == NULL)
 		status = fail_memory();
@@ -116,6 +142,8 @@ int cmd_digest(const struct args *args)
 		status = operation_load(&op, args);
 	if (status == STATUS_OK)
 		status = args->json ? digest_json(&op, state) : digest_all(&op, state, NULL);
+	if (status == STATUS_OK && args->keep)
+		status = keep(&op);
 	(void)XXH3_freeState(state);
 	operation_close(&op);
 	return status;

@@ -11,6 +11,7 @@
 
 #include "tools/args.h"
 #include "tools/selection.h"
+#include "tools/skipped.h"
 #include "tools/tree.h"
 #include "cli/format.h"
 #include "cli/json.h"
@@ -193,17 +194,23 @@ static int print_text(const hoist_checkpoint *checkpoint, const struct selection
 		return status;
 	if (selection->picked == NULL)
 		bytes = hoist_checkpoint_bytes(checkpoint);
-	if (!tree)
+	if (!tree) {
 		print_metadata(checkpoint);
+		skipped_print(checkpoint);
+	}
 	size_t n_files = hoist_checkpoint_n_files(checkpoint);
 	struct text count, all, exact, size;
 	(void)printf("\n%s tensor%s", format_count(selection->n, &count),
 		     selection->n == 1 ? "" : "s");
 	if (selection->picked != NULL)
 		(void)printf(" of %s", format_count(hoist_checkpoint_n_tensors(checkpoint), &all));
-	(void)printf(", %s bytes (%s) in %zu %s file%s\n", format_count(bytes, &exact),
+	(void)printf(", %s bytes (%s) in %zu %s file%s", format_count(bytes, &exact),
 		     format_bytes(bytes, &size), n_files, hoist_checkpoint_format(checkpoint),
 		     n_files == 1 ? "" : "s");
+	if (hoist_checkpoint_n_skipped(checkpoint) > 0)
+		(void)printf("; %s skipped",
+			     format_count(hoist_checkpoint_n_skipped(checkpoint), &count));
+	(void)putchar('\n');
 	return STATUS_OK;
 }
 
@@ -278,9 +285,9 @@ static json_t *metadata_json(const hoist_checkpoint *checkpoint)
 static int print_json(const hoist_checkpoint *checkpoint, const struct selection *selection)
 {
 	json_t *object = json_pack(
-		"{s:s, s:o, s:o, s:o}", "format", hoist_checkpoint_format(checkpoint), "files",
+		"{s:s, s:o, s:o, s:o, s:o}", "format", hoist_checkpoint_format(checkpoint), "files",
 		files_json(checkpoint), "tensors", tensors_json(checkpoint, selection), "metadata",
-		metadata_json(checkpoint));
+		metadata_json(checkpoint), "skipped", skipped_json(checkpoint));
 	return json_print(object, false);
 }
 

@@ -33,7 +33,7 @@ static const struct command commands[] = {
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
 	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
 	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
-	 OPTION_TENSOR | OPTION_TREE | OPTION_JSON | OPTION_FOLLOW_LINKS, 1, 1, cmd_ls},
+	 OPTION_TENSOR | OPTION_TREE | OPTION_JSON | OPTION_OPEN, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"
 	 "set the pace; -v, also which way each byte went, and why.",
@@ -52,8 +52,10 @@ static const struct command commands[] = {
 	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
 	{"digest", "PATH", "an XXH3-128 digest of every tensor",
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
-	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_JSON, 1, 1, cmd_digest},
+	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.\n"
+	 "--keep writes digests of the files' bytes to FILE.xxh3 beside each file, where loads\n"
+	 "with --check-digests, and refits from Python, find them until the file changes.",
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_KEEP | OPTION_JSON, 1, 1, cmd_digest},
 	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert, rename",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
 	 "all: joins shards, splits into shards, picks, slices, converts and renames tensors, and\n"
@@ -62,14 +64,14 @@ static const struct command commands[] = {
 	 "and the like come along.  DST may be SRC if nothing of SRC is lost.  A file that is\n"
 	 "there is replaced; a link is replaced itself, not what it points to.",
 	 OPTION_TENSOR | OPTION_CONVERT | OPTION_COPY | OPTION_ENGINE | OPTION_IO_FILES |
-		 OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_VERBOSE | OPTION_JSON,
+		 OPTION_BUDGET | OPTION_OPEN | OPTION_VERBOSE | OPTION_JSON,
 	 2, 2, cmd_cp},
 	{"cache", "add|list|drop [PATH]", "keep checkpoints in memory, for processes that restart",
 	 "add PATH: loads a checkpoint into memory that every process can map, copied on write,\n"
 	 "and gives it to a small process in the background that keeps it: `hoist load --cache`\n"
 	 "and hoist_cache_attach() then have it in milliseconds.\n"
 	 "list: what is cached.  drop PATH, or --all: gives the memory back.",
-	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_FOLLOW_LINKS | OPTION_REPLACE |
+	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_OPEN | OPTION_REPLACE |
 		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
 	 1, 2, cmd_cache},
 	{"bench", "[WHAT [FILE]]", "measure hoist beside others",
@@ -85,7 +87,7 @@ static const struct command commands[] = {
 	 "load FILE: whole loads of a checkpoint by either engine, cold and hot, to --device\n"
 	 "(several: cpu,cuda:0); with --save saves, too.",
 	 OPTION_DEVICE | OPTION_WORK | OPTION_RUNS | OPTION_QUICK | OPTION_BARS | OPTION_SVG |
-		 OPTION_SAVE | OPTION_TO | OPTION_FOLLOW_LINKS | OPTION_JSON,
+		 OPTION_SAVE | OPTION_TO | OPTION_OPEN | OPTION_JSON,
 	 0, 2, cmd_bench},
 	{"emulate", "COMMAND [ARG]...", "run a command with emulated GPUs",
 	 "Runs COMMAND, which finds stand-ins for the drivers of CUDA and HIP by the vendors' "
@@ -187,7 +189,7 @@ static int find_model(const struct command *command, struct args *args, char *pa
 {
 	bool second = command->run == cmd_cache || command->run == cmd_bench;
 	const char **operand = &args->operands[second ? 1 : 0];
-	bool opens = (command->options & OPTION_FOLLOW_LINKS) != 0 || command->run == cmd_doctor;
+	bool opens = (command->options & OPTION_OPEN) != 0 || command->run == cmd_doctor;
 	if (!opens || *operand == NULL || args->help)
 		return STATUS_OK;
 	int err = hoist_hub_find(*operand, path, bytes);

@@ -16,6 +16,7 @@
 #include "hoist/compat.h"
 #include "hoist/group.h"
 #include "tools/selection.h"
+#include "tools/skipped.h"
 
 /* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
@@ -119,6 +120,7 @@ int operation_open(struct operation *op, const struct args *args)
 		err = hoist_device_open(args->device, &op->device);
 	if (err != 0)
 		return fail_call(err);
+	skipped_note(op->checkpoint);
 	op->slices = args->load.slices;
 	op->n_slices = args->load.n_slices;
 	status = select_tensors(op, args);
@@ -272,7 +274,8 @@ static void set_options(struct operation *op, const struct args *args, hoist_loa
 		.budget = op->budget,
 		.tensors = op->names,
 		.n_tensors = op->names != NULL ? op->n_names : 0,
-		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags,
+		.flags = HOIST_LOAD_CALLER_DRIVEN | args->load.flags |
+			 (args->keep ? HOIST_LOAD_DIGEST : 0),
 		.slices = args->load.slices,
 		.n_slices = args->load.n_slices,
 		.dtype = args->load.dtype,

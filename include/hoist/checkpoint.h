@@ -74,6 +74,15 @@ typedef struct hoist_checkpoint hoist_checkpoint;
  * file in a program's own format gets to a device as fast as tensors do. */
 #define HOIST_OPEN_RAW 2u
 
+/* Leaves out what a PyTorch file has beside tensors and plain values, and what hoist reads of no
+ * tensor: sets, objects of a program's classes, sparse, meta, quantised and nested tensors, views
+ * that conjugate or negate, further tensors of one name, tensors without a name, files of PyTorch
+ * before 1.6.  hoist_checkpoint_skipped() lists these with the reasons.  The tensors in the state of
+ * an object are read: a module that was saved whole has the tensors of its state_dict(), under those
+ * names.  No code is executed.  Without this flag each of these is -ENOTSUP or -EBADMSG.  Files of
+ * other formats are opened as without the flag. */
+#define HOIST_OPEN_SKIP_UNSUPPORTED 4u
+
 /* Opens the checkpoint at @path, a file or a folder.
  * Returns: 0; -EINVAL (unknown flags; a folder with several checkpoints: the text lists them);
  *   -EBADMSG (malformed, or of no known format: the text names file, tensor and byte); -ENOTSUP (a
@@ -130,13 +139,47 @@ HOIST_API int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t
 HOIST_API int hoist_checkpoint_find(const hoist_checkpoint *checkpoint, const char *name,
 				    size_t *ret);
 
-/* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h):
- * the XXH3-128, in its canonical form, of the tensor's bytes when the file was written.  Reads no
- * byte of the tensor, and compares nothing: HOIST_LOAD_VERIFY in hoist/load.h does.
+/* --- skipped values: HOIST_OPEN_SKIP_UNSUPPORTED --- */
+
+typedef struct hoist_skipped_info {
+	size_t size;        /* in: sizeof(hoist_skipped_info) */
+	const char *name;   /* UTF-8: keys with "." between them, as tensors have; "object": all that
+			     * the file holds is one such value; "": the whole file */
+	const char *reason; /* a phrase for people: why it was left out, and what helps */
+	size_t file;        /* index of the file */
+} hoist_skipped_info;
+
+/* The number of values that were left out. */
+HOIST_API size_t hoist_checkpoint_n_skipped(const hoist_checkpoint *checkpoint);
+
+/* Fills @info up to info->size with value @index of these, in the order of the files and then of the
+ * names.  Pointers live as long as the checkpoint.
+ * Returns: as hoist_checkpoint_file(). */
+HOIST_API int hoist_checkpoint_skipped(const hoist_checkpoint *checkpoint, size_t index,
+				       hoist_skipped_info *info);
+
+/* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h),
+ * or that is kept beside the tensor's file: the XXH3-128, in its canonical form, of the tensor's
+ * bytes when the file was written, or when the digests were kept.  Reads no byte of the tensor, and
+ * compares nothing: HOIST_LOAD_VERIFY in hoist/load.h does.
  * Returns: 0; -EINVAL (@index is too large); -ENODATA (the tensor's file holds no digests, or not
- *   one for each of its tensors). */
+ *   one for each of its tensors, and none are kept; or those that are kept are older than the file's
+ *   last change). */
 HOIST_API int hoist_checkpoint_digest(const hoist_checkpoint *checkpoint, size_t index,
 				      unsigned char ret[16]);
+
+/* Keeps digests beside the files that hold none: NAME.xxh3 beside NAME, a text, which opening finds.
+ * @digests: of all tensors, in their order, as a load with HOIST_LOAD_DIGEST gives them; they are not
+ * compared with the files.  Kept digests count as long as the file has the same tensors, size and
+ * mtime.  A program may keep digests of files that another program wrote, so that later loads are
+ * verified, and refits (hoist.torch.load_into(changed_only=True)) read only changed tensors.
+ * A file NAME.xxh3 is replaced, each whole or not at all.  Files of PyTorch that hold nothing but
+ * skipped values get none.
+ * Returns: 0; -EINVAL (@n_digests is not the number of tensors); -ENOTSUP (an index does not name all
+ *   tensors of a file); -EBADMSG (a file has changed since it was opened); -EACCES, -EROFS, -ENOSPC,
+ *   -EIO and the like; -ENOMEM.  After a failure some files may have new digests. */
+HOIST_API int hoist_checkpoint_keep_digests(const hoist_checkpoint *checkpoint, size_t n_digests,
+					    const unsigned char (*digests)[16]);
 
 /* --- metadata --- */
 

@@ -165,7 +165,7 @@ static int check_header(const struct hoist__image_header *header, size_t bytes, 
 			   (unsigned long long)header->data_offset, bytes);
 	if (memchr(header->note, '\0', sizeof header->note) == NULL ||
 	    header->pages > HOIST_PAGES_HUGETLB || header->node < -1 ||
-	    (header->open_flags & ~(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW)) != 0)
+	    (header->open_flags & ~HOIST__OPEN_FLAGS) != 0)
 		return BAD("its pages, node, flags or note are none");
 	return 0;
 }

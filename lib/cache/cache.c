@@ -171,7 +171,7 @@ static int find_holder(const hoist_cache_options *options)
 }
 
 /* Finds the image that is in the cache already, if it is of this checkpoint, and has tensors or raw
- * bytes as asked. */
+ * bytes, and all or only supported values, as asked. */
 static bool find_same(const struct adding *adding, hoist_image **ret)
 {
 	hoist_image *image = NULL;
@@ -179,7 +179,8 @@ static bool find_same(const struct adding *adding, hoist_image **ret)
 			      &image) < 0)
 		return false;
 	unsigned flags = hoist__image_table_of(image)->header->open_flags;
-	bool same = ((flags ^ adding->options->open_flags) & HOIST_OPEN_RAW) == 0;
+	bool same = ((flags ^ adding->options->open_flags) &
+		     (HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)) == 0;
 	if (same && ret != NULL)
 		*ret = image;
 	else

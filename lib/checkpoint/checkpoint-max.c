@@ -51,7 +51,7 @@ int hoist_buffer_load_max(const char *path, hoist_buffer **ret)
 	if (path == NULL)
 		return hoist__fail(-EINVAL, "the path of the .max file is NULL");
 	int err = hoist__checkpoint_file_open(AT_FDCWD, path, NULL, HOIST__FILE_NO_DIRECT,
-					      HOIST__MAX, &shard);
+					      HOIST__MAX, false, &shard);
 	if (err < 0)
 		return err;
 	err = read_one(&shard, ret);

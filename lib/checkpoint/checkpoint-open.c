@@ -125,8 +125,11 @@ static int open_only_file(hoist_checkpoint *checkpoint, struct hoist__file *file
 	struct hoist__checkpoint_file *shard = &checkpoint->files[0];
 	*shard = (struct hoist__checkpoint_file){.format = format, .file = file};
 	checkpoint->n_files = 1;
-	const struct hoist__reader reader = hoist__checkpoint_file_reader(file);
+	const struct hoist__reader reader =
+		hoist__checkpoint_file_reader(file, checkpoint->lenient);
 	int err = hoist__format_parse(&reader, format, &shard->manifest);
+	if (err == 0 && format != HOIST__RAW && !hoist__checkpoint_holds_digests(shard))
+		err = hoist__kept_find(AT_FDCWD, file->path, 0, shard);
 	if (err == 0 && hoist__gguf_is_first(shard))
 		err = open_gguf_parts(checkpoint);
 	return err;
@@ -139,7 +142,8 @@ static int open_file(hoist_checkpoint *checkpoint, const char *path, bool raw)
 	int err = hoist__file_open(AT_FDCWD, path, NULL, 0, &file);
 	if (err < 0)
 		return err;
-	const struct hoist__reader reader = hoist__checkpoint_file_reader(file);
+	const struct hoist__reader reader =
+		hoist__checkpoint_file_reader(file, checkpoint->lenient);
 	if (!raw)
 		err = hoist__format_detect(&reader, &format);
 	if (err == 0 && format != HOIST__INDEX)
@@ -170,7 +174,7 @@ int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **r
 {
 	if (path == NULL || ret == NULL)
 		return hoist__fail(-EINVAL, "opening a checkpoint: the path or the result is NULL");
-	if ((flags & ~(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW)) != 0)
+	if ((flags & ~HOIST__OPEN_FLAGS) != 0)
 		return hoist__fail(-EINVAL, "opening %s: unknown flags 0x%x", path, flags);
 	uint64_t begin = hoist__now_ns();
 	hoist_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
@@ -178,6 +182,7 @@ int hoist_checkpoint_open(const char *path, unsigned flags, hoist_checkpoint **r
 		return hoist__fail_nomem("a checkpoint", sizeof *checkpoint);
 	atomic_init(&checkpoint->refs, 1);
 	checkpoint->file_flags = (flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? 0 : HOIST__FILE_BENEATH;
+	checkpoint->lenient = (flags & HOIST_OPEN_SKIP_UNSUPPORTED) != 0;
 	int err = open_path(checkpoint, path, (flags & HOIST_OPEN_RAW) != 0);
 	if (err == 0)
 		err = hoist__checkpoint_build_tensors(checkpoint);

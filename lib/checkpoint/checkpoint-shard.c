@@ -18,6 +18,7 @@ void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard)
 	hoist__manifest_destroy(shard->manifest);
 	hoist__file_close(shard->file);
 	free(shard->named);
+	free(shard->kept);
 	*shard = (struct hoist__checkpoint_file){0};
 }
 
@@ -26,20 +27,24 @@ static int read_file(void *context, uint64_t offset, void *buffer, size_t bytes)
 	return hoist__file_read(context, offset, buffer, bytes);
 }
 
-struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file)
+struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file, bool lenient)
 {
-	return (struct hoist__reader){
-		.name = file->path, .bytes = file->bytes, .read = read_file, .context = file};
+	return (struct hoist__reader){.name = file->path,
+				      .bytes = file->bytes,
+				      .read = read_file,
+				      .context = file,
+				      .lenient = lenient};
 }
 
 int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
-				enum hoist__format format, struct hoist__checkpoint_file *ret)
+				enum hoist__format format, bool lenient,
+				struct hoist__checkpoint_file *ret)
 {
 	struct hoist__checkpoint_file shard = {.format = format};
 	int err = hoist__file_open(dir_fd, path, display, flags, &shard.file);
 	if (err < 0)
 		return err;
-	const struct hoist__reader reader = hoist__checkpoint_file_reader(shard.file);
+	const struct hoist__reader reader = hoist__checkpoint_file_reader(shard.file, lenient);
 	if (format == HOIST__ANY_FORMAT)
 		err = hoist__format_detect(&reader, &shard.format);
 	if (err == 0 && shard.format == HOIST__INDEX)
@@ -47,6 +52,8 @@ int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *displa
 				  shard.file->path);
 	if (err == 0)
 		err = hoist__format_parse(&reader, shard.format, &shard.manifest);
+	if (err == 0 && !hoist__checkpoint_holds_digests(&shard))
+		err = hoist__kept_find(dir_fd, path, flags, &shard);
 	if (err < 0) {
 		hoist__checkpoint_file_close(&shard);
 		return err;
@@ -73,7 +80,7 @@ static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folde
 	if (display == NULL)
 		return -ENOMEM;
 	int err = hoist__checkpoint_file_open(dir_fd, name, display, checkpoint->file_flags,
-					      HOIST__ANY_FORMAT, shard);
+					      HOIST__ANY_FORMAT, checkpoint->lenient, shard);
 	free(display);
 	if (err < 0)
 		return err;

@@ -86,6 +86,11 @@ static const char *digest_text(const struct hoist__manifest *manifest)
 	return NULL;
 }
 
+bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard)
+{
+	return digest_text(shard->manifest) != NULL;
+}
+
 /* The digests that the manifest has; NULL: not one for each tensor. */
 static const char *find_digests(const struct hoist__manifest *manifest)
 {
@@ -107,10 +112,15 @@ int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 		return 0;
 	}
 	text = digest_text(manifest);
+	if (text == NULL && shard->kept_is_old)
+		return hoist__fail(-ENODATA,
+				   "%s.xxh3 keeps digests of what %s was before it changed; `hoist "
+				   "digest --keep` keeps new ones",
+				   shard->file->path, shard->file->path);
 	if (text == NULL)
 		return hoist__fail(-ENODATA,
-				   "%s holds no digests; `hoist cp --digest` makes a copy that "
-				   "does",
+				   "%s holds no digests; `hoist digest --keep` keeps them beside "
+				   "the file, and `hoist cp --digest` makes a copy that holds them",
 				   shard->file->path);
 	return hoist__fail(-ENODATA,
 			   "%s: metadata \"" HOIST__DIGEST_KEY
@@ -132,7 +142,8 @@ int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint)
 		return hoist__fail_nomem("a table of tensors", most * sizeof *checkpoint->tensors);
 	int err = 0;
 	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++) {
-		checkpoint->files[f].digests = find_digests(checkpoint->files[f].manifest);
+		struct hoist__checkpoint_file *shard = &checkpoint->files[f];
+		shard->digests = shard->kept != NULL ? shard->kept : find_digests(shard->manifest);
 		err = add_tensors(checkpoint, f);
 	}
 	bool in_order = false;

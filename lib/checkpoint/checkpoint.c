@@ -90,6 +90,29 @@ int hoist_checkpoint_tensor(const hoist_checkpoint *checkpoint, size_t index,
 	return hoist__options_out("hoist_tensor_info", info, &full, sizeof full);
 }
 
+size_t hoist_checkpoint_n_skipped(const hoist_checkpoint *checkpoint)
+{
+	size_t n = 0;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		n += checkpoint->files[f].manifest->n_skipped;
+	return n;
+}
+
+int hoist_checkpoint_skipped(const hoist_checkpoint *checkpoint, size_t index,
+			     hoist_skipped_info *info)
+{
+	size_t i = index;
+	size_t f = 0;
+	while (f < checkpoint->n_files && i >= checkpoint->files[f].manifest->n_skipped)
+		i -= checkpoint->files[f++].manifest->n_skipped;
+	if (f == checkpoint->n_files)
+		return fail_index("skipped value", index, index - i);
+	const struct hoist__skipped *skipped = &checkpoint->files[f].manifest->skipped[i];
+	const hoist_skipped_info full = {
+		.size = sizeof full, .name = skipped->name, .reason = skipped->reason, .file = f};
+	return hoist__options_out("hoist_skipped_info", info, &full, sizeof full);
+}
+
 struct wanted {
 	const char *name;
 	const hoist_checkpoint *checkpoint;

@@ -25,13 +25,19 @@
 /* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
+/* All flags of hoist_checkpoint_open(). */
+#define HOIST__OPEN_FLAGS                                                                          \
+	(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)
+
 struct hoist__checkpoint_file {
 	enum hoist__format format;
 	struct hoist__file *file;
 	struct hoist__manifest *manifest;
 	bool *named;	     /* the tensors that the index names; NULL: there is no index */
-	const char *digests; /* hexadecimal digits, as format/digest.h says; NULL: the manifest has
-			      * none, or not those of each tensor */
+	const char *digests; /* hexadecimal digits, as format/digest.h says, of the manifest or
+			      * kept; NULL: there are none, or not those of each tensor */
+	char *kept;	     /* those beside the file, from malloc; NULL: none */
+	bool kept_is_old;    /* there are digests beside the file, of another content */
 };
 
 struct hoist__checkpoint_tensor {
@@ -42,6 +48,7 @@ struct hoist__checkpoint_tensor {
 struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
+	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
 	size_t n_tensors;
@@ -57,9 +64,10 @@ struct hoist_checkpoint {
 hoist_checkpoint *hoist__checkpoint_ref(hoist_checkpoint *checkpoint);
 
 /* Opens and parses one file of @format.  HOIST__ANY_FORMAT: the shard tells the format; an index is
- * refused. */
+ * refused.  @lenient: see struct hoist__reader. */
 int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *display, unsigned flags,
-		      enum hoist__format format, struct hoist__checkpoint_file *ret);
+				enum hoist__format format, bool lenient,
+				struct hoist__checkpoint_file *ret);
 void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
 
 /* Gives the digits of the digest of @tensor, which is one of the file's manifest.
@@ -67,8 +75,17 @@ void hoist__checkpoint_file_close(struct hoist__checkpoint_file *shard);
 int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 				  const struct hoist__tensor *tensor, const char **ret);
 
+/* True if the manifest itself has digests, be they right or wrong. */
+bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard);
+
+/* Finds the digests that hoist_checkpoint_keep_digests() wrote beside the file @path of @dir_fd,
+ * which was opened with @flags.  Digests that cannot be read are left out, and logged.
+ * Returns: 0; -ENOMEM; -EMFILE, -ENFILE; a failure to read. */
+int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
+		     struct hoist__checkpoint_file *shard);
+
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */
-struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file);
+struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file, bool lenient);
 
 /* Returns "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);

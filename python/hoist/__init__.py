@@ -15,7 +15,7 @@ import importlib as _importlib
 from . import errors
 from ._hoist import Buffer, Device, Stream, device_count
 from ._hoist import version as _version
-from .checkpoint import Checkpoint, Tensor, open  # pylint: disable=redefined-builtin
+from .checkpoint import Checkpoint, Skipped, Tensor, open  # pylint: disable=redefined-builtin
 from .doctor import Finding, doctor
 from .errors import Error
 from .load import Load, load, load_all
@@ -26,8 +26,8 @@ from .slices import Slice
 
 __version__ = _version()
 __all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
-           "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack",
-           "load", "load_all", "open", "plan", "save"]
+           "Skipped", "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors",
+           "from_dlpack", "load", "load_all", "open", "plan", "save"]
 
 
 def from_dlpack(array, *, copy=None):

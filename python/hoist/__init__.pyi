@@ -8,6 +8,7 @@ from ._hoist import Stream as Stream
 from ._hoist import _DLPackArray
 from ._hoist import device_count as device_count
 from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import Skipped as Skipped
 from .checkpoint import Tensor as Tensor
 from .checkpoint import open as open
 from .doctor import Finding as Finding
@@ -26,7 +27,7 @@ from .slices import Slice as Slice
 
 __version__: str
 __all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
-           "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors", "from_dlpack",
-           "load", "load_all", "open", "plan", "save"]
+           "Skipped", "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors",
+           "from_dlpack", "load", "load_all", "open", "plan", "save"]
 
 def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...

@@ -16,7 +16,7 @@ import sysconfig
 import typing
 
 from . import _hoist
-from .checkpoint import Tensor
+from .checkpoint import Tensor, open_flags
 from .errors import missing
 from .load import _Progress
 from .options import budget_of, choose, engine_of, io_of
@@ -160,7 +160,8 @@ def _holder():
 
 
 def add(path, *, replace=False, read_only=False, engine="auto", io="auto", budget=None, node=None,
-        pages="default", progress=None, holder=None, raw=False, follow_links=True):
+        pages="default", progress=None, holder=None, raw=False, follow_links=True,
+        skip_unsupported=False):
     """Loads a checkpoint into an image, and gives the image to the holder.
 
     A valid image of the checkpoint is left as it is; one whose files have changed is replaced.
@@ -181,7 +182,7 @@ def add(path, *, replace=False, read_only=False, engine="auto", io="auto", budge
         Called with (bytes done, bytes in all) some ten times a second; an exception ends the call.
     holder : str, optional
         The program that becomes the holder if there is none: run as "PROGRAM cache hold".
-    raw, follow_links : bool
+    raw, follow_links, skip_unsupported : bool
         As in `hoist.open()`.
 
     Returns
@@ -195,12 +196,11 @@ def add(path, *, replace=False, read_only=False, engine="auto", io="auto", budge
     OutOfMemoryError, NotFoundError, AccessError, FormatError
         Those of `hoist.open()` and loads; NotFoundError also: there is no program to be the holder.
     """
-    flags = _hoist.OPEN_FOLLOW_LINKS if follow_links else 0
-    flags |= _hoist.OPEN_RAW if raw else 0
     bar = _Progress(progress)
     try:
         return Image(_hoist.cache_add(
-            os.fspath(path), flags=_hoist.CACHE_REPLACE if replace else 0, open_flags=flags,
+            os.fspath(path), flags=_hoist.CACHE_REPLACE if replace else 0,
+            open_flags=open_flags(follow_links, raw, skip_unsupported),
             image_flags=_hoist.IMAGE_READ_ONLY if read_only else 0, engine=engine_of(engine),
             io=io_of(io), budget=budget_of(budget), node=node,
             pages=choose({name: n for n, name in enumerate(_PAGES)}, pages, "pages"),

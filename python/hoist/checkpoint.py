@@ -29,6 +29,20 @@ strides : tuple of int or None
 """
 
 
+Skipped = collections.namedtuple("Skipped", "name reason file")
+Skipped.__doc__ = """A value that `hoist.open(skip_unsupported=True)` left out.
+
+Attributes
+----------
+name : str
+    As a tensor's; "object": all that the file holds; "": the whole file.
+reason : str
+    Why, and what helps.
+file : int
+    The number of the file in `Checkpoint.files`.
+"""
+
+
 class _Values(collections.abc.ValuesView):
     """All tensors in their order, none looked up by its name."""
 
@@ -42,6 +56,12 @@ class _Items(collections.abc.ItemsView):
         return zip(self._mapping, _Values(self._mapping))
 
 
+def open_flags(follow_links, raw, skip_unsupported):
+    """The flags of `hoist_checkpoint_open()`."""
+    return ((_hoist.OPEN_FOLLOW_LINKS if follow_links else 0) | (_hoist.OPEN_RAW if raw else 0) |
+            (_hoist.OPEN_SKIP_UNSUPPORTED if skip_unsupported else 0))
+
+
 class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     """An opened checkpoint: a mapping from names to `hoist.Tensor`, in the order of the files.
 
@@ -50,18 +70,16 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
 
     Parameters
     ----------
-    path, follow_links, raw
+    path, follow_links, raw, skip_unsupported
         As in `hoist.open()`.
     """
 
-    def __new__(cls, path, *, follow_links=True, raw=False):
-        flags = _hoist.OPEN_FOLLOW_LINKS if follow_links else 0
-        flags |= _hoist.OPEN_RAW if raw else 0
-        self = super().__new__(cls, path, flags)
+    def __new__(cls, path, *, follow_links=True, raw=False, skip_unsupported=False):
+        self = super().__new__(cls, path, open_flags(follow_links, raw, skip_unsupported))
         self._path = path
         return self
 
-    def __init__(self, path, *, follow_links=True, raw=False):
+    def __init__(self, path, *, follow_links=True, raw=False, skip_unsupported=False):
         pass
 
     def _index(self, name):
@@ -123,7 +141,8 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         return Slice(self, self[name], device, options)
 
     def digest(self, name):
-        """The XXH3-128 that the checkpoint holds of a tensor's bytes (`hoist.save(digest=True)`).
+        """The XXH3-128 that the checkpoint holds of a tensor's bytes (`hoist.save(digest=True)`), or that is
+        kept beside the file (`keep_digests()`).
 
         Nothing is read, and nothing compared: loads with `verify=True` compare.
 
@@ -134,7 +153,7 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         Returns
         -------
         bytes or None
-            16 bytes; None: the tensor's file holds no digests.
+            16 bytes; None: the tensor's file holds no digests, and none are kept of it as it is now.
 
         Raises
         ------
@@ -142,6 +161,39 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
             There is no such tensor.
         """
         return self._digest(self._index(name))
+
+    def keep_digests(self, **options):
+        """Reads all tensors once, and keeps digests beside the files that hold none: FILE.xxh3.
+
+        Checkpoints that are opened afterwards have these digests until the files change: loads with
+        `verify=True` compare them, and `hoist.torch.load_into(changed_only=True)` reads only what
+        differs.
+
+        Parameters
+        ----------
+        **options
+            `budget`, `io`, `engine` and `progress` of `hoist.load()`.
+
+        Raises
+        ------
+        UnsupportedError
+            An index does not name all tensors of a file.
+        AccessError, KernelError
+            A folder cannot be written to.
+        FormatError
+            A file has changed since it was opened.
+        """
+        from .load import load  # pylint: disable=import-outside-toplevel
+        unknown = set(options) - {"budget", "io", "engine", "progress"}
+        if unknown:
+            raise TypeError(f"keep_digests() takes no {sorted(unknown)[0]!r}; its options are budget, io, "
+                            "engine and progress")
+        digests = {}
+        with load(self, digest=True, window="256M", **options) as running:
+            for name, buffer in running:
+                buffer.close()
+                digests[name] = running.digest(name)
+        self._keep_digests(b"".join(digests[name] for name in self))
 
     @property
     def path(self):
@@ -152,6 +204,11 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     def files(self):
         """(path, bytes) of each file, a list."""
         return self._files()
+
+    @property
+    def skipped(self):
+        """What `skip_unsupported` left out, a list of `hoist.Skipped`."""
+        return self._skipped(Skipped)
 
     @property
     def metadata(self):
@@ -169,7 +226,8 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
         return f"<hoist.Checkpoint {str(self._path)!r}: {state}>"
 
 
-def open(path, *, follow_links=True, raw=False):  # pylint: disable=redefined-builtin
+def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-builtin
+         skip_unsupported=False):
     """Opens a checkpoint: reads headers, and no tensor.
 
     Parameters
@@ -183,6 +241,10 @@ def open(path, *, follow_links=True, raw=False):  # pylint: disable=redefined-bu
         Face's cache to its model's blobs are followed in any case.
     raw : bool
         Opens a file of any kind as one tensor of u8 called "data".
+    skip_unsupported : bool
+        Leaves out what a PyTorch file has beside tensors and plain values, such as objects of a
+        program's classes, sets and sparse tensors; `Checkpoint.skipped` lists it.  No code is
+        executed.  The tensors of a module that was saved whole have the names of its state_dict().
 
     Returns
     -------
@@ -194,8 +256,9 @@ def open(path, *, follow_links=True, raw=False):  # pylint: disable=redefined-bu
     FormatError
         A file is malformed: the text names file, tensor and byte.
     UnsupportedError
-        A file has what hoist does not read, such as compressed entries.
+        A file has what hoist does not read, such as compressed entries, or, without
+        `skip_unsupported`, objects of a program's classes.
     NotFoundError, AccessError
         A file does not exist, or may not be read; without `follow_links`, a link leads elsewhere.
     """
-    return Checkpoint(path, follow_links=follow_links, raw=raw)
+    return Checkpoint(path, follow_links=follow_links, raw=raw, skip_unsupported=skip_unsupported)

@@ -226,8 +226,9 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
         With `strict`: the names differ, and the text lists some of them; nothing was loaded.  A shape
         or dtype differs; nothing was loaded.
     FormatError
-        With `changed_only`: the checkpoint holds no digests; `hoist.save(digest=True)` and
-        ``hoist cp --digest`` keep them.
+        With `changed_only`: there are no digests of the checkpoint.  `hoist.save(digest=True)` and
+        ``hoist cp --digest`` put them into files, `Checkpoint.keep_digests()` and
+        ``hoist digest --keep`` beside files that other programs wrote.
 
     Notes
     -----
@@ -282,7 +283,8 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
                            "load; leave out one of changed_only and group")
     if changed_only and places and all(source.digest(name) is None for name in places):
         raise FormatError(f"{source.path} holds no digests, by which changed_only knows tensors: save with "
-                          "digest=True, or make a copy with `hoist cp --digest`")
+                          "digest=True, or keep digests beside the files by Checkpoint.keep_digests() or "
+                          "`hoist digest --keep`")
     beside = refit.overlapping(places) if changed_only else set()
     kept = {name: None for name in contents
             if changed_only and name not in beside and refit.holds(places[name], contents[name])}

@@ -173,6 +173,22 @@ static PyObject *digest(PyObject *self, PyObject *args)
 		       : PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
 }
 
+/* (bytes of 16 for each tensor, all in one): keeps digests beside the files. */
+static PyObject *keep_digests(PyObject *self, PyObject *digests)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	char *bytes = NULL;
+	Py_ssize_t n = 0;
+	int err;
+	if (checkpoint == NULL || PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
+		return NULL;
+	hoist_py_checkpoint_use(self, 1);
+	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(
+				 checkpoint, (size_t)n / 16, (const unsigned char(*)[16])bytes));
+	hoist_py_checkpoint_use(self, -1);
+	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+}
+
 static PyObject *files(PyObject *self, PyObject *none)
 {
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
@@ -191,6 +207,26 @@ static PyObject *files(PyObject *self, PyObject *none)
 			Py_CLEAR(tuple);
 	}
 	return tuple;
+}
+
+/* (class that inherits from tuple): a list of what was left out. */
+static PyObject *skipped(PyObject *self, PyObject *class)
+{
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	if (checkpoint == NULL)
+		return NULL;
+	size_t n = hoist_checkpoint_n_skipped(checkpoint);
+	PyObject *list = PyList_New((Py_ssize_t)n);
+	for (size_t s = 0; s < n && list != NULL; s++) {
+		hoist_skipped_info i = {.size = sizeof i};
+		int err = hoist_checkpoint_skipped(checkpoint, s, &i);
+		PyObject *row = err < 0 ? hoist_py_fail(err)
+					: PyObject_CallFunction(class, "ssn", i.name, i.reason,
+								(Py_ssize_t)i.file);
+		if (row == NULL || PyList_SetItem(list, (Py_ssize_t)s, row) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
 }
 
 static PyObject *metadata(PyObject *self, PyObject *none)
@@ -241,8 +277,10 @@ static PyMethodDef methods[] = {
 	{"_names", names, METH_NOARGS, NULL},
 	{"_find", find, METH_O, NULL},
 	{"_digest", digest, METH_VARARGS, NULL},
+	{"_keep_digests", keep_digests, METH_O, NULL},
 	{"_files", files, METH_NOARGS, NULL},
 	{"_metadata", metadata, METH_NOARGS, NULL},
+	{"_skipped", skipped, METH_O, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

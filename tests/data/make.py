@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Made the files here, once: with torch 1.13 (torch-*), numpy 2.4 with ml_dtypes 0.6 (numpy-*),
+"""Made the files here, once: with torch 1.13 (torch-*; torch-mixed.pt with numpy 1.24), numpy 2.4 with ml_dtypes 0.6 (numpy-*),
 safetensors 0.8 (safetensors-*) and gguf 0.19 (gguf-*), the formats' own writers.
 
-`make.py torch`, `numpy`, `safetensors` or `gguf` makes those files in this folder.  The tests and
+`make.py torch`, `mixed`, `numpy`, `safetensors` or `gguf` makes those files in this folder.  The tests and
 fuzz/seeds.py only read them.  `make.py torch` also prints what zip_real.c expects of them, by
 torch's own reading.
 """
@@ -71,6 +71,35 @@ def torch_files():
         show(torch.load(path), "")
 
 
+class Net:
+    """Stands for a class of a program's own; its state is that of a torch.nn.Module."""
+
+
+def mixed_file():
+    """What torch.load() reads and a reader of tensors does not, beside tensors."""
+    import argparse
+    from collections import Counter, defaultdict
+
+    import numpy as np
+    import torch
+
+    a = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    net = torch.nn.Sequential(OrderedDict(fc=torch.nn.Linear(3, 2)))
+    net.fc.weight.data.copy_(a)
+    net.register_buffer("steps", torch.arange(4))
+    owned = Net()
+    owned.inner = {"a": a + 1}
+    torch.save({
+        "args": argparse.Namespace(lr=0.5, betas=(0.9, 0.99), name="tiny"),
+        "step": np.int64(7), "loss": np.float32(0.1), "done": np.bool_(True),
+        "counts": defaultdict(int, seen=3), "milestones": Counter([30]), "bytes": b"\xff",
+        "a": a, "net": net, "owned": owned, "tags": {"x"}, "array": np.zeros(2),
+        "sparse": torch.eye(2).to_sparse(), "meta": torch.empty(3, device="meta"),
+        "quantised": torch.quantize_per_tensor(a, 0.1, 0, torch.qint8),
+        "b.c": a + 2, "b": {"c": a + 3}, ("t", 1): a + 4,
+    }, "torch-mixed.pt")
+
+
 def safetensors_files():
     import numpy as np
     from safetensors.numpy import save_file
@@ -116,5 +145,5 @@ def gguf_files():
     w.close()
 
 
-{"torch": torch_files, "numpy": numpy_files, "safetensors": safetensors_files,
+{"torch": torch_files, "mixed": mixed_file, "numpy": numpy_files, "safetensors": safetensors_files,
  "gguf": gguf_files}[sys.argv[1]]()

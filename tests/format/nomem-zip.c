@@ -130,6 +130,50 @@ static void measure_torch(void)
 	measure_pickle("20,000 tensors of PyTorch", &pickle, 0, 16);
 }
 
+static int parse_lenient(const struct hoist__reader *reader, struct hoist__manifest **ret)
+{
+	struct hoist__reader lenient = *reader;
+	lenient.lenient = true;
+	return hoist__torch_parse(&lenient, ret);
+}
+
+#define NET "cnet\nNet\n)\x81"
+
+/* Each value is listed, and has a state with a value that is listed. */
+static void measure_skipped(void)
+{
+	struct bytes pickle = {.n = 0};
+	put(&pickle, "\x80\2}(", 4);
+	for (int i = 0; i < 20000; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "\x8c\5%05d", i);
+		put_text(&pickle, key);
+		put_text(&pickle, NET "}\x8c\1a" NET "sb");
+	}
+	put_text(&pickle, "u.");
+	struct archive archive = {.n = 0};
+	archive_add(&archive, "m/data.pkl", pickle.p, pickle.n);
+	measure("40,000 skipped values", &archive, parse_lenient, 0, pickle.n,
+		HOIST__PICKLE_FACTOR + 1);
+	bytes_free(&pickle);
+}
+
+static void sweep_skipped(void)
+{
+	static const char pickle[] = "\x80\2}(\x8c\1a" NET "}\x8c\1b" NET "sb\x8c\1c\x8fu.";
+	struct archive archive = {.n = 0};
+	archive_add(&archive, "m/data.pkl", pickle, sizeof pickle - 1);
+	archive_end(&archive, "");
+	struct hoist__reader reader = reader_of(&archive.file, "m");
+	fail_each(parse_once, &(struct parsing){parse_lenient, &reader}, 0, 8);
+	archive_free(&archive);
+	struct bytes old = {.n = 0};
+	put_text(&old, "\x80\2.");
+	reader = reader_of(&old, "old");
+	fail_each(parse_once, &(struct parsing){parse_lenient, &reader}, 0, 1);
+	bytes_free(&old);
+}
+
 static void measure_hostile(const char *what, const char *piece, size_t n)
 {
 	struct bytes pickle = {.n = 0};
@@ -169,10 +213,12 @@ void test_archives(void)
 	sweep("numpy-fortran.npy", hoist__npy_parse, 3);
 	sweep("numpy-stored.npz", hoist__npz_parse, 5);
 	sweep("torch-train.pt", hoist__torch_parse, 15);
+	sweep_skipped();
 	for (size_t i = 0; i < 2; i++)
 		fail_each(write_once, (void *)(uintptr_t)&writers[i], 0, 1);
 	measure_npz();
 	measure_torch();
+	measure_skipped();
 	measure_hostile("a memo of a million", "\x94", 1);
 	measure_hostile("a million dicts", "}", 1);
 	measure_hostile("a million tuples", "\x85\x94", 2);

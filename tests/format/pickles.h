@@ -39,10 +39,17 @@ static inline void model_begin(struct model *model, const void *pickle, size_t n
 	model->at = archive_add(&model->archive, "m/data/0", "0123456789abcdefghijklmn", 24);
 }
 
-static inline int parse(const struct archive *archive, struct hoist__manifest **ret)
+static inline int parse_as(const struct archive *archive, bool lenient,
+			   struct hoist__manifest **ret)
 {
 	struct hoist__reader reader = reader_of(&archive->file, "m.pt");
+	reader.lenient = lenient;
 	return hoist__torch_parse(&reader, ret);
+}
+
+static inline int parse(const struct archive *archive, struct hoist__manifest **ret)
+{
+	return parse_as(archive, false, ret);
 }
 
 static inline int parse_pickle(const void *pickle, size_t n, struct hoist__manifest **ret,

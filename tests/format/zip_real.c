@@ -74,14 +74,15 @@ static void expect_tensor(const struct bytes *file, const struct hoist__manifest
 		  row->sum);
 }
 
-static void expect_all(const char *name, enum hoist__format format, const struct expected *rows,
-		       size_t n, struct hoist__manifest **ret)
+static void expect_all(const char *name, enum hoist__format format, bool lenient,
+		       const struct expected *rows, size_t n, struct hoist__manifest **ret)
 {
 	struct bytes file = {.n = 0};
 	enum hoist__format found;
 	struct hoist__manifest *manifest = NULL;
 	cr_assert(bytes_load_data(&file, name), "%s", name);
 	struct hoist__reader reader = reader_of(&file, name);
+	reader.lenient = lenient;
 	cr_assert_eq(hoist__format_detect(&reader, &found), 0, "%s", hoist__error_text());
 	cr_assert_eq(found, format, "%s", name);
 	cr_assert_eq(hoist__format_parse(&reader, format, &manifest), 0, "%s", hoist__error_text());
@@ -96,7 +97,7 @@ static void expect_all(const char *name, enum hoist__format format, const struct
 }
 
 #define EXPECT_ALL(name, format, rows, ret)                                                        \
-	expect_all(name, format, rows, sizeof rows / sizeof rows[0], ret)
+	expect_all(name, format, false, rows, sizeof rows / sizeof rows[0], ret)
 
 #define EXPECT_METADATA(manifest, expected)                                                        \
 	expect_metadata(manifest, expected, sizeof expected / sizeof expected[0])
@@ -184,6 +185,33 @@ Test(real, pytorchs_checkpoint_of_a_training)
 	struct hoist__manifest *manifest = NULL;
 	EXPECT_ALL("torch-train.pt", HOIST__TORCH, rows, &manifest);
 	EXPECT_METADATA(manifest, metadata);
+	hoist__manifest_destroy(manifest);
+}
+
+/* A training's checkpoint with what torch.load() makes objects of. */
+Test(real, pytorchs_objects_are_skipped)
+{
+	static const struct expected rows[] = {
+		{"a", HOIST_F32, 2, {2, 3}, false, {0}, 15},
+		{"net.steps", HOIST_I64, 1, {4}, false, {0}, 6},
+		{"net.fc.weight", HOIST_F32, 2, {2, 3}, false, {0}, 15},
+		{"owned.inner.a", HOIST_F32, 2, {2, 3}, false, {0}, 21},
+		{"b.c", HOIST_F32, 2, {2, 3}, false, {0}, 27},
+		{"net.fc.bias", HOIST_F32, 1, {2}, false, {0}, 0.24771975725889206},
+	};
+	static pair_of_texts metadata[] = {
+		{"args.lr", "0.5"}, {"args.name", "tiny"}, {"step", "7"},
+		{"loss", "0.1"},    {"done", "True"},	   {"counts.seen", "3"},
+	};
+	static const char *const skipped[] = {"?",	"array", "b.c",	      "meta",	"net",
+					      "net.fc", "owned", "quantised", "sparse", "tags"};
+	struct hoist__manifest *manifest = NULL;
+	expect_all("torch-mixed.pt", HOIST__TORCH, true, rows, sizeof rows / sizeof rows[0],
+		   &manifest);
+	EXPECT_METADATA(manifest, metadata);
+	cr_assert_eq(manifest->n_skipped, sizeof skipped / sizeof skipped[0]);
+	for (size_t i = 0; i < manifest->n_skipped; i++)
+		cr_expect_str_eq(manifest->skipped[i].name, skipped[i]);
 	hoist__manifest_destroy(manifest);
 }
 
@@ -276,4 +304,5 @@ Test(real, no_byte_is_trusted)
 	mutate("torch-state.pt", HOIST__TORCH);
 	mutate("torch-bare.pt", HOIST__TORCH);
 	mutate("torch-train.pt", HOIST__TORCH);
+	mutate("torch-mixed.pt", HOIST__TORCH);
 }

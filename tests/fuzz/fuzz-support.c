@@ -193,7 +193,7 @@ static int read_bytes(void *context, uint64_t offset, void *buffer, size_t bytes
 
 struct hoist__reader fuzz_reader(struct fuzz_file *file)
 {
-	return (struct hoist__reader){"fuzz", file->n, read_bytes, file};
+	return (struct hoist__reader){"fuzz", file->n, read_bytes, file, file->lenient};
 }
 
 static int parse(struct fuzz_file *file, const enum hoist__format *format, struct fuzz_parsed *ret)
@@ -214,9 +214,9 @@ static int parse(struct fuzz_file *file, const enum hoist__format *format, struc
 }
 
 static int parse_and_check(const uint8_t *bytes, size_t n, const enum hoist__format *format,
-			   struct fuzz_parsed *ret)
+			   bool lenient, struct fuzz_parsed *ret)
 {
-	struct fuzz_file file = {bytes, n, calloc(n + 1, 1)};
+	struct fuzz_file file = {bytes, n, calloc(n + 1, 1), lenient};
 	HOLDS(file.read != NULL);
 	*ret = (struct fuzz_parsed){.format = HOIST__RAW};
 	double begun = seconds();
@@ -239,19 +239,26 @@ static int parse_and_check(const uint8_t *bytes, size_t n, const enum hoist__for
 
 int fuzz_parse(const uint8_t *bytes, size_t n, struct fuzz_parsed *ret)
 {
-	return parse_and_check(bytes, n, NULL, ret);
+	return parse_and_check(bytes, n, NULL, false, ret);
 }
 
-int fuzz_parse_as(const uint8_t *bytes, size_t n, enum hoist__format format,
-		  struct fuzz_parsed *ret)
+/* A lenient reader finds in a file that has nothing to skip the same as another one. */
+static void check_lenient(const uint8_t *bytes, size_t n, enum hoist__format format,
+			  const struct hoist__manifest *strict)
 {
-	return parse_and_check(bytes, n, &format, ret);
+	struct fuzz_parsed parsed;
+	int err = parse_and_check(bytes, n, &format, true, &parsed);
+	HOLDS(strict == NULL || (err == 0 && parsed.manifest->n_skipped == 0 &&
+				 parsed.manifest->n_tensors == strict->n_tensors &&
+				 parsed.manifest->n_metadata == strict->n_metadata));
+	fuzz_parsed_free(&parsed);
 }
 
 void fuzz_format(const uint8_t *bytes, size_t n, enum hoist__format format)
 {
 	struct fuzz_parsed parsed;
-	(void)fuzz_parse_as(bytes, n, format, &parsed);
+	(void)parse_and_check(bytes, n, &format, false, &parsed);
+	check_lenient(bytes, n, format, parsed.manifest);
 	fuzz_parsed_free(&parsed);
 }
 
@@ -308,6 +315,12 @@ void fuzz_check_manifest(const struct hoist__manifest *manifest, size_t file_byt
 	for (size_t i = 0; i < manifest->n_metadata; i++) {
 		fuzz_check_text(manifest->metadata[i].key);
 		fuzz_check_text(manifest->metadata[i].value);
+	}
+	for (size_t i = 0; i < manifest->n_skipped; i++) {
+		fuzz_check_text(manifest->skipped[i].name);
+		fuzz_check_text(manifest->skipped[i].reason);
+		HOLDS(i == 0 ||
+		      strcmp(manifest->skipped[i - 1].name, manifest->skipped[i].name) <= 0);
 	}
 }
 

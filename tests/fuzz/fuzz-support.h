@@ -49,6 +49,7 @@ struct fuzz_file {
 	const uint8_t *bytes;
 	size_t n;
 	bool *read; /* of each byte; NULL: not asked for */
+	bool lenient;
 };
 
 /* Reading beyond its end ends the target: parsers must check first. */
@@ -64,10 +65,9 @@ struct fuzz_parsed {
 int fuzz_parse(const uint8_t *bytes, size_t n, struct fuzz_parsed *ret);
 void fuzz_parsed_free(struct fuzz_parsed *parsed);
 
-/* The same of one that is said to be of a format, whatever its content is like. */
-int fuzz_parse_as(const uint8_t *bytes, size_t n, enum hoist__format format,
-		  struct fuzz_parsed *ret);
-void fuzz_format(const uint8_t *bytes, size_t n, enum hoist__format format); /* and no more */
+/* The same of one that is said to be of a format, whatever its content is like, by a reader that is
+ * lenient, too. */
+void fuzz_format(const uint8_t *bytes, size_t n, enum hoist__format format);
 
 void fuzz_check_text(const char *text);
 void fuzz_check_manifest(const struct hoist__manifest *manifest, size_t file_bytes);

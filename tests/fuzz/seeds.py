@@ -159,7 +159,7 @@ for name in ("numpy-stored.npz", "numpy-compressed.npz"):
 
 # --- PyTorch ---
 
-for name in ("torch-bare.pt", "torch-state.pt", "torch-train.pt"):
+for name in ("torch-bare.pt", "torch-mixed.pt", "torch-state.pt", "torch-train.pt"):
     data = (here / "data" / name).read_bytes()
     put("torch zip detect write open", "real-" + name, data)
     with zipfile.ZipFile(io.BytesIO(data)) as z:

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints and loads, against files that the tests write."""
 
+import argparse
 import asyncio
 import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import unittest
 import unittest.mock
+import zipfile
 
 import numpy as np
 
@@ -29,6 +32,10 @@ class WithModel(files.WithModel):
                 self.assertEqual(buffer.tobytes(), self.bytes[name])
 
 
+class Owned:
+    """A class that no other program has."""
+
+
 class Checkpoints(WithModel):
     def test_model_in_hugging_face_cache(self):
         model = os.path.join(self.folder.name, "hub", "models--org--name")
@@ -46,6 +53,44 @@ class Checkpoints(WithModel):
                 self.assertEqual(load["embed"].tobytes(), self.bytes["embed"])
             with self.assertRaisesRegex(FileNotFoundError, "it has c0"):
                 hoist.open("hf://org/name@other")
+
+    def test_keep_digests(self):
+        with hoist.open(self.path) as ckpt:
+            self.assertIsNone(ckpt.digest("embed"))
+            self.assertRaises(TypeError, ckpt.keep_digests, window="1G")
+            ckpt.keep_digests(io="cached", budget="1M")
+        with hoist.open(self.path) as ckpt, hoist.load(ckpt, verify=True) as load:
+            load.wait()
+            for name in ckpt:
+                self.assertEqual(load.digest(name), ckpt.digest(name))
+        damaged = bytearray(open(self.path, "rb").read())
+        damaged[-1] ^= 1
+        times = os.stat(self.path)
+        with open(self.path, "r+b") as file:
+            file.write(damaged)
+        os.utime(self.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with self.assertRaisesRegex(hoist.errors.FormatError, "is damaged"):
+            with hoist.load(self.path, verify=True) as load:
+                load.wait()
+        os.utime(self.path)
+        with hoist.open(self.path) as ckpt:
+            self.assertIsNone(ckpt.digest("embed"))
+
+    def test_skip_unsupported(self):
+        path = os.path.join(self.folder.name, "training.pt")
+        saved = {"args": argparse.Namespace(lr=0.5), "seen": {1, 2}, "self": Owned(),
+                 "step": np.int64(7)}
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("training/data.pkl", pickle.dumps(saved, 2))
+        with self.assertRaisesRegex(hoist.errors.UnsupportedError, "--skip-unsupported"):
+            hoist.open(path)
+        with hoist.open(path, skip_unsupported=True) as ckpt:
+            self.assertEqual(len(ckpt), 0)
+            self.assertEqual(ckpt.metadata, {"args.lr": "0.5", "step": "7"})
+            self.assertEqual([(s.name, s.file) for s in ckpt.skipped], [("seen", 0), ("self", 0)])
+            self.assertIn('"Owned" of the Python module', ckpt.skipped[1].reason)
+        with hoist.open(self.path, skip_unsupported=True) as ckpt:
+            self.assertEqual((list(ckpt), ckpt.skipped), (list(files.MODEL), []))
 
     def test_mapping(self):
         with hoist.open(self.path) as ckpt:

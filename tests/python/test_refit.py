@@ -398,11 +398,20 @@ class Refit(WithNet):
                 self.assertNotEqual(states["c"], "whole")
                 self.check(self.save(second), set("bci"))
 
+    def test_kept_digests(self):
+        """Files without digests of their own, as other packages write them."""
+        first = fresh(1)
+        for values, read in (first, set("abci")), (dict(first, b=fresh(2)["b"]), {"b"}):
+            path = self.save(values, digest=False)
+            with hoist.open(path) as checkpoint:
+                checkpoint.keep_digests()
+            self.check(path, read)
+
     def test_without_digests(self):
         first = fresh(1)
         path = self.save(first, digest=False)
         before = bits(self.net.c)
-        with self.assertRaisesRegex(hoist.errors.FormatError, "digest=True.*cp --digest"):
+        with self.assertRaisesRegex(hoist.errors.FormatError, "digest=True.*keep_digests"):
             hoist.torch.load_into(self.net, path, changed_only=True)
         self.assertEqual(bits(self.net.c), before)
         self.assertEqual(hoist.torch.load_into({}, path, strict=False, changed_only=True).kept, [])

@@ -97,17 +97,24 @@ struct hoist__reader reader_of(const struct bytes *bytes, const char *name)
 	};
 }
 
-int bytes_parse(const struct bytes *bytes, size_t n, enum hoist__format format,
-		struct hoist__manifest **ret)
+int bytes_parse_as(const struct bytes *bytes, size_t n, enum hoist__format format, bool lenient,
+		   struct hoist__manifest **ret)
 {
 	struct bytes copy = {.p = malloc(n > 0 ? n : 1), .n = n};
 	if (copy.p == NULL)
 		abort();
 	memcpy(copy.p, bytes->p, n);
-	const struct hoist__reader reader = reader_of(&copy, "f");
+	struct hoist__reader reader = reader_of(&copy, "f");
+	reader.lenient = lenient;
 	int err = hoist__format_parse(&reader, format, ret);
 	free(copy.p);
 	return err;
+}
+
+int bytes_parse(const struct bytes *bytes, size_t n, enum hoist__format format,
+		struct hoist__manifest **ret)
+{
+	return bytes_parse_as(bytes, n, format, false, ret);
 }
 
 bool bytes_load(struct bytes *bytes, const char *path)

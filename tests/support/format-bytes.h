@@ -35,6 +35,8 @@ struct hoist__reader reader_of(const struct bytes *bytes, const char *name);
 
 /* Parses a copy of the first @n bytes, in a block of that size: a sanitizer sees a read beyond it.
  * The file's name is "f". */
+int bytes_parse_as(const struct bytes *bytes, size_t n, enum hoist__format format, bool lenient,
+		   struct hoist__manifest **ret);
 int bytes_parse(const struct bytes *bytes, size_t n, enum hoist__format format,
 		struct hoist__manifest **ret);
 

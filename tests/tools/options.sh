@@ -34,7 +34,7 @@ synopsis() {
 		inside && $1 == "Cm" && $2 == command {
 			here = what == "" || (what == "-" && NF == 2) || index($0 " ", " " what " ")
 		}
-		here && /loading options/ { print "device\nengine\nio\nbudget\nfollow-links" }
+		here && /loading options/ { print "device\nengine\nio\nbudget\nfollow-links\nskip-unsupported" }
 		here {
 			for (i = 1; i < NF; i++)
 				if ($i == "Fl" && $(i + 1) ~ /^-[a-z]/)
@@ -138,7 +138,7 @@ END
 
 # An image is the checkpoint as it is.
 mkcheckpoint --bytes 1M --tensors 12 "$work/model"
-synopsis load "" | grep -vxE 'device|tensor|exclude|engine|io|budget|follow-links|cache|verbose|json' >"$work/others"
+synopsis load "" | grep -vxE 'device|tensor|exclude|engine|io|budget|follow-links|skip-unsupported|cache|verbose|json' >"$work/others"
 while read -r option; do
 	refused 2 "--$option" load --cache "$(value "$option")" "$work/model"
 done <"$work/others"

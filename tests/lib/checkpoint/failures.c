@@ -71,6 +71,29 @@ static int open_archive(void)
 	return open_path(path);
 }
 
+static int open_mixed(void)
+{
+	char path[512];
+	hoist_checkpoint *checkpoint;
+	snprintf(path, sizeof path, "%s/data/torch-mixed.pt", getenv("srcdir"));
+	int err = hoist_checkpoint_open(path, HOIST_OPEN_SKIP_UNSUPPORTED, &checkpoint);
+	if (err == 0)
+		hoist_checkpoint_close(checkpoint);
+	return err;
+}
+
+/* After a failure the old digests are there, or new ones. */
+static int keep_digests(void)
+{
+	static const unsigned char digests[2][16];
+	hoist_checkpoint *checkpoint = NULL;
+	int err = hoist_checkpoint_open(support_folder(), 0, &checkpoint);
+	if (err == 0)
+		err = hoist_checkpoint_keep_digests(checkpoint, 2, digests);
+	hoist_checkpoint_close(checkpoint);
+	return err;
+}
+
 #define OPEN(text, before, open)                                                                   \
 	{                                                                                          \
 		.name = text, .kinds = SWEEP_COLD(SWEEP_OWN), .set_up = before, .run = open        \
@@ -81,5 +104,7 @@ const struct sweep_scenario sweep_lib_checkpoint[] = {
 	OPEN("lib-open-index", write_index, open_folder),
 	OPEN("lib-open-arrays", write_arrays, open_folder),
 	OPEN("lib-open-archive", has_data, open_archive),
+	OPEN("lib-open-mixed", has_data, open_mixed),
+	OPEN("lib-keep-digests", write_index, keep_digests),
 	{.name = NULL},
 };

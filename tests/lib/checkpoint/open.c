@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/format-archive.h"
 #include "tests/support/load-files.h"
 #include "tests/support/load-support.h"
 
@@ -303,6 +304,67 @@ static void a_file_that_is_no_checkpoint_is_named(void)
 	support_cleanup();
 }
 
+/* {"w": a tensor, "s": a set} in an archive, as torch.save writes it. */
+static void write_torch(const char *name)
+{
+	static const char pickle[] = "\x80\2}(X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n("
+				     "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+				     "0X\3\0\0\0cpuK\1tQK\0))\x89NtRX\1\0\0\0s\x8fu.";
+	struct archive archive = {.n = 0};
+	archive_add(&archive, "m/data.pkl", pickle, sizeof pickle - 1);
+	archive_add(&archive, "m/data/0", "\0\0\x80\x3f", 4);
+	archive_end(&archive, "");
+	support_put(name, archive.file.p, archive.file.n);
+	archive_free(&archive);
+}
+
+/* Opens with HOIST_OPEN_SKIP_UNSUPPORTED: one tensor, and these values left out. */
+static void expect_skipped(const char *path, const char *const *names, const size_t *files,
+			   size_t n)
+{
+	hoist_checkpoint *checkpoint;
+	hoist_skipped_info info = {.size = sizeof info};
+	CHECK(hoist_checkpoint_open(path, HOIST_OPEN_SKIP_UNSUPPORTED, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_n_tensors(checkpoint) == 1);
+	CHECK(hoist_checkpoint_n_skipped(checkpoint) == n);
+	for (size_t i = 0; i < n; i++) {
+		CHECK(hoist_checkpoint_skipped(checkpoint, i, &info) == 0);
+		CHECK(strcmp(info.name, names[i]) == 0 && info.file == files[i]);
+		CHECK(info.reason[0] != '\0');
+	}
+	CHECK(hoist_checkpoint_skipped(checkpoint, n, &info) == -EINVAL);
+	CHECK(strstr(hoist_error(), "does not exist: the checkpoint has") != NULL);
+	info.size = sizeof info + 1;
+	CHECK(n == 0 || hoist_checkpoint_skipped(checkpoint, 0, &info) == -EINVAL);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void what_is_no_tensor_is_skipped_on_request(void)
+{
+	static const char *const names[] = {"", "s"};
+	static const size_t files[] = {0, 1};
+	hoist_checkpoint *checkpoint;
+	write_torch("new.bin");
+	support_put("old.bin", "\x80\2.", 3);
+	expect_refused(in_folder("new.bin"), -ENOTSUP, "the pickle has a set");
+	expect_skipped(in_folder("new.bin"), names + 1, files, 1);
+	/* An index may name what is left out, and a file that is, but nothing else. */
+	write_text("pytorch_model.bin.index.json",
+		   "{\"weight_map\":{\"w\":\"new.bin\",\"s\":\"new.bin\",\"o\":\"old.bin\"}}");
+	expect_refused(support_folder(), -ENOTSUP, "names a file that cannot be used");
+	expect_skipped(support_folder(), (const char *const[]){"s", ""}, files, 2);
+	write_text("pytorch_model.bin.index.json",
+		   "{\"weight_map\":{\"a\":\"new.bin\",\"w\":\"new.bin\"}}");
+	CHECK(hoist_checkpoint_open(support_folder(), HOIST_OPEN_SKIP_UNSUPPORTED, &checkpoint) ==
+	      -EBADMSG);
+	CHECK(strstr(hoist_error(), "tensor \"a\" is not in its shard") != NULL);
+	/* Files of other formats have nothing to skip. */
+	write_gguf("x.gguf", "a", 0, 0, 0);
+	expect_skipped(in_folder("x.gguf"), NULL, NULL, 0);
+	CHECK(hoist_checkpoint_open(in_folder("x.gguf"), 8, &checkpoint) == -EINVAL);
+	support_cleanup();
+}
+
 int main(void)
 {
 	folders_are_searched_by_name();
@@ -315,5 +377,6 @@ int main(void)
 	strides_are_told();
 	real_archives_are_told_apart();
 	a_file_that_is_no_checkpoint_is_named();
+	what_is_no_tensor_is_skipped_on_request();
 	return 0;
 }
