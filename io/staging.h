@@ -170,6 +170,11 @@ struct hoist__slot_box {
 	size_t device_stride;
 };
 
+/* Makes @last, a box of the same stream, longer by a box that lies behind it in the slot and on the
+ * device, or a row higher by a box as long as its rows.  Nothing between rows is written.
+ * Returns: false if the box is one of its own. */
+bool hoist__slot_box_join(struct hoist__slot_box *last, const struct hoist__slot_box *box);
+
 /* Queues one copy per box on stream @stream, and an event behind them.  May be called several
  * times, for each stream, the first time with a FULL slot.  If a call fails after it queued any
  * copy, the slot is still COPYING (the event may be missing: reclaim then synchronises the stream),
