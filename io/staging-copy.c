@@ -207,6 +207,7 @@ static int queue(struct hoist__staging *staging, struct hoist__slot *slot, unsig
 	if (staging->asked_fetch == slot)
 		staging->asked_fetch = NULL;
 	own->queued |= (uint32_t)*queued << stream;
+	own->lap.streams |= own->queued;
 	own->bare |= (uint32_t)(*queued && err != 0) << stream;
 	return err;
 }
@@ -222,6 +223,7 @@ int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, u
 	if (queued && slot->state == HOIST__SLOT_FULL) {
 		HOIST__ASSERT(hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_COPYING;
+		staging_slot_of(slot)->lap.copy_ns = hoist__timeline_now(staging->timeline);
 		hoist__list_push_back(&staging->copying, &slot->node);
 		staging->n_copying++;
 	}
