@@ -12,6 +12,7 @@
 #include "tools/load-report.h"
 #include "tools/operation.h"
 #include "tools/stages.h"
+#include "tools/timeline.h"
 #include "tools/unconverted.h"
 #include "tools/verify.h"
 
@@ -264,6 +265,11 @@ int load_check(const struct args *args)
 	if (args->verbose && args->json)
 		return args_refuse(args, "--json has all that --verbose prints: leave out ",
 				   "--verbose", "");
+	if (args->cache && args->load.timeline != NULL)
+		return args_refuse(args,
+				   "an image of the cache is there already, and no chunk of "
+				   "it moves: leave out --cache, or --timeline",
+				   "", "");
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");
@@ -296,8 +302,10 @@ int load_check(const struct args *args)
 int load_and_report(const struct args *args, json_t *plan)
 {
 	struct more more = {0};
-	struct operation op;
-	int status = operation_open(&op, args);
+	struct operation op = {0};
+	int status = timeline_check(args->load.timeline);
+	if (status == STATUS_OK)
+		status = operation_open(&op, args);
 	struct counting counting = {args->load.dtype, &more.unconverted};
 	op.given = args->load.dtype != 0 ? count_given : NULL;
 	op.given_context = &counting;
@@ -311,6 +319,8 @@ int load_and_report(const struct args *args, json_t *plan)
 		status = verify_loaded(&op);
 	if (status == STATUS_OK)
 		status = count_unconverted(&op, args, &more.unconverted);
+	if (status == STATUS_OK)
+		status = timeline_draw(&op, args);
 	if (status == STATUS_OK && args->json)
 		status = print_json(&op.report, args, &more, json_incref(plan));
 	else if (status == STATUS_OK)
