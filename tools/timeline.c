@@ -28,6 +28,9 @@
 #define MOST_BARS 6000.0
 #define MOST_CELLS 40000.0
 
+/* A bar covers so much of a cell at least: a chunk that was mapped takes no time. */
+#define TRACE 1e-6
+
 /* States of a band: the stages of the load, and behind them those of a chunk. */
 enum { READING = N_STAGES, FULL, COPYING, N_STATES };
 
@@ -54,6 +57,7 @@ struct picture {
 	double height; /* of a lane */
 	double cell;   /* pixels that are drawn as one, */
 	double wide;   /* and of the shortest bar that has a tooltip */
+	double least;  /* a cell of which no more than this is covered stays empty */
 	uint64_t ns;   /* from the left to the right */
 	double (*cells)[N_STATES];
 };
@@ -129,6 +133,7 @@ static void measure(struct picture *p, const hoist_load_report *report)
 	p->height = lanes <= 64 ? 10 : lanes < 320 ? 640 / lanes : 2;
 	p->cell = 1;
 	p->wide = 3;
+	p->least = 0.5;
 	p->ns = report->ns > 0 ? report->ns : 1;
 }
 
@@ -180,6 +185,7 @@ static void fill_cells(struct picture *p, const struct bar *bar)
 {
 	double from = (x_of(p, bar->begin_ns) - LEFT) / p->cell;
 	double to = (x_of(p, bar->end_ns) - LEFT) / p->cell;
+	p->cells[(size_t)from][bar->state] += TRACE;
 	for (size_t c = (size_t)from; (double)c < to && c <= WIDTH; c++) {
 		double begin = from > (double)c ? from : (double)c;
 		double end = to < (double)c + 1 ? to : (double)c + 1;
@@ -187,8 +193,8 @@ static void fill_cells(struct picture *p, const struct bar *bar)
 	}
 }
 
-/* The state with the most time in the cell; N_STATES: none has a quarter of the cell. */
-static unsigned state_of(const double cell[N_STATES])
+/* The state with the most time in the cell; N_STATES: the cell stays empty. */
+static unsigned state_of(const struct picture *p, const double cell[N_STATES])
 {
 	unsigned most = 0;
 	double sum = 0;
@@ -196,7 +202,7 @@ static unsigned state_of(const double cell[N_STATES])
 		sum += cell[s];
 		most = cell[s] > cell[most] ? s : most;
 	}
-	return sum < 0.25 ? N_STATES : most;
+	return sum > p->least ? most : N_STATES;
 }
 
 /* A path for each state, of a line for each run of its cells.  Empties the cells. */
@@ -206,7 +212,7 @@ static void draw_cells(struct picture *p, double top, double height)
 		bool any = false;
 		for (size_t c = 0; c <= WIDTH;) {
 			size_t end = c;
-			while (end <= WIDTH && state_of(p->cells[end]) == s)
+			while (end <= WIDTH && state_of(p, p->cells[end]) == s)
 				end++;
 			if (end > c && !any)
 				(void)fprintf(p->out,
@@ -291,6 +297,7 @@ static void draw_lanes(struct picture *p)
 {
 	size_t lane = 0;
 	double pixels = (double)p->n_lanes * WIDTH;
+	p->least = 0;
 	p->cell = pixels < MOST_CELLS ? 1 : pixels / MOST_CELLS;
 	p->wide = pixels < 3 * MOST_BARS ? 3 : pixels / MOST_BARS;
 	for (size_t i = 0; i < p->n_chunks;) {

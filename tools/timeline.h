@@ -6,12 +6,13 @@
  *     bytes            ___/---''                            arrived, of all
  *     slot 0   [reading |full| copying ][reading ...        a lane for each slot
  *     slot 1     [reading ...
- *     at 0     [reading ...                                 and for each place in host memory
+ *     place 0  [reading ...                                 and for each place in host memory
  *     ms       0         100        200
  *
- * Bars have a tooltip, their <title>.  Shorter bars are drawn together, without one: in each cell
- * of the band the state with the most time.  The more lanes there are, the wider are cells and the
- * shortest bars with a tooltip, so that the file stays below 1 MB or so.
+ * Bars have a tooltip, their <title>.  Shorter bars are drawn together, without one: a cell of the
+ * band has the state with the most time, if any chunk was there, or if the load waited for more than
+ * half of the cell.  The more lanes there are, the wider are cells and the shortest bars with a
+ * tooltip, so that the file stays below 1 MB or so.
  */
 #ifndef HOIST_TOOLS_TIMELINE_H
 #define HOIST_TOOLS_TIMELINE_H
