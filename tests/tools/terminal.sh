@@ -28,6 +28,9 @@ done
 HOIST_EMULATE_RATE=8M
 grep -q 'loading .* of .* % .* left' "$out" || fail "no progress on a terminal"
 grep -q 'left  waits for copies' "$out" || fail "the line does not say what holds the load back: $(cat "$out")"
+! on_terminal "$HOIST load --group shm:terminal-$$ --rank 0/2 --group-timeout 1 $work/slow" ||
+	fail "a rank that did not come was not missed"
+grep -q 'loading  0 of .* waits for ranks' "$out" || fail "it is not said that a rank is missing: $(cat "$out")"
 # A line is never wider than the terminal.
 on_terminal "stty columns 40; $HOIST load --device cuda:0 --budget 1M $work/slow" || fail "load on a narrow terminal"
 tr '\r' '\n' <"$out" | sed -n "s/^$(printf '\033')\[K\(loading\)/\1/p" >"$work/lines"
