@@ -5,10 +5,10 @@
 
 #include "cli/progress.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +19,7 @@
 
 static struct {
 	const char *doing; /* "loading" */
+	const char *held;  /* NULL: nobody says */
 	bool watched;
 	bool drawn; /* it is on the terminal now */
 	uint64_t start_ns;
@@ -41,32 +42,52 @@ static bool is_watched(void)
 void progress_begin(const char *doing)
 {
 	line.doing = doing;
+	line.held = NULL;
 	line.watched = is_watched();
 	line.start_ns = now_ns();
 	line.next_ns = line.start_ns + FIRST_NS;
+}
+
+void progress_held(const char *held)
+{
+	line.held = held;
+}
+
+static int columns(void)
+{
+	struct winsize size;
+	bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+	return known ? size.ws_col : 80;
 }
 
 static void draw(uint64_t done, uint64_t total, double seconds)
 {
 	double rate = rate_of(done, seconds);
 	struct text have, all, speed, left;
-	(void)fprintf(stderr, "\r\033[K%s   %s of %s   %.0f %%   %s", line.doing,
-		      format_bytes(done, &have), format_bytes(total, &all),
-		      100.0 * (double)done / (double)total, format_rate(rate, &speed));
+	char rest[64] = "";
+	char text[256];
 	if (done > 0 && done <= total)
-		(void)fprintf(stderr, "   %s left",
-			      format_seconds((double)(total - done) / rate, &left));
+		(void)snprintf(rest, sizeof rest, "  %s left",
+			       format_seconds((double)(total - done) / rate, &left));
+	(void)snprintf(text, sizeof text, "%s  %s of %s  %.0f %%  %s%s%s%s", line.doing,
+		       format_bytes(done, &have), format_bytes(total, &all),
+		       100.0 * (double)done / (double)total, format_rate(rate, &speed), rest,
+		       line.held != NULL ? "  " : "", line.held != NULL ? line.held : "");
+	(void)fprintf(stderr, "\r\033[K%.*s", columns() - 1, text);
 	(void)fflush(stderr);
 	line.drawn = true;
 }
 
+bool progress_is_due(void)
+{
+	return line.watched && now_ns() >= line.next_ns;
+}
+
 void progress_update(uint64_t done, uint64_t total)
 {
-	if (!line.watched || total == 0)
+	if (!progress_is_due() || total == 0)
 		return;
 	uint64_t now = now_ns();
-	if (now < line.next_ns)
-		return;
 	line.next_ns = now + EVERY_NS;
 	draw(done, total, (double)(now - line.start_ns) / 1e9);
 }

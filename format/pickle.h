@@ -67,6 +67,13 @@ struct hoist__pickle_value {
 	} u;
 };
 
+/* The state that an instruction gives to a dict later. */
+enum hoist__pickle_state {
+	HOIST__PICKLE_NO_STATE,
+	HOIST__PICKLE_ATTRIBUTES, /* an OrderedDict: its state is passed over */
+	HOIST__PICKLE_ITEMS	  /* a Namespace: the state's items become its own */
+};
+
 /* The items of a list, tuple or dict (key, value, key, value), in the order they came. */
 struct hoist__pickle_chunk {
 	struct hoist__pickle_chunk *next;
@@ -77,11 +84,7 @@ struct hoist__pickle_chunk {
 struct hoist__pickle_object {
 	struct hoist__pickle_chunk *first;
 	struct hoist__pickle_chunk *last;
-	enum {
-		HOIST__PICKLE_NO_STATE,
-		HOIST__PICKLE_ATTRIBUTES, /* an OrderedDict: its state is passed over */
-		HOIST__PICKLE_ITEMS	  /* a Namespace: the state's items become its own */
-	} state;
+	enum hoist__pickle_state state;
 	bool open; /* used by a walk over the values */
 };
 

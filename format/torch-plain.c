@@ -15,7 +15,8 @@
 
 /* --- dicts --- */
 
-static int make_dict(struct hoist__pickle *p, int state, struct hoist__pickle_value *ret)
+static int make_dict(struct hoist__pickle *p, enum hoist__pickle_state state,
+		     struct hoist__pickle_value *ret)
 {
 	int err = hoist__pickle_object(p, HOIST__PICKLE_DICT, ret);
 	if (err == 0)

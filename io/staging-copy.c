@@ -109,6 +109,34 @@ bool hoist__staging_ask(struct hoist__staging *staging)
 
 /* --- queuing --- */
 
+/* Larger rows, and rows farther apart, are copies of their own. */
+#define JOINED_ROW_BYTES ((size_t)16 << 10)
+
+bool hoist__slot_box_join(struct hoist__slot_box *last, const struct hoist__slot_box *box)
+{
+	size_t rows = last->rows > 1 ? last->rows : 1;
+	size_t in_slot = (box->slot_offset - last->slot_offset) / rows;
+	size_t on_device = (box->device_address - last->device_address) / rows;
+	if (box->rows > 1 || box->slot_offset <= last->slot_offset ||
+	    box->device_address <= last->device_address)
+		return false;
+	if (rows == 1 && in_slot == last->bytes && on_device == last->bytes) {
+		last->bytes += box->bytes;
+		return true;
+	}
+	if (rows == 1) {
+		last->slot_stride = in_slot;
+		last->device_stride = on_device;
+	}
+	if (box->bytes != last->bytes || box->bytes > JOINED_ROW_BYTES || in_slot < box->bytes ||
+	    on_device < box->bytes || on_device > 16 * JOINED_ROW_BYTES ||
+	    box->slot_offset != last->slot_offset + rows * last->slot_stride ||
+	    box->device_address != last->device_address + rows * last->device_stride)
+		return false;
+	last->rows = rows + 1;
+	return true;
+}
+
 static int queue_box(struct hoist__dev_stream *stream, enum hoist__copy kind,
 		     const struct hoist__slot_box *box, uintptr_t host)
 {
@@ -179,6 +207,7 @@ static int queue(struct hoist__staging *staging, struct hoist__slot *slot, unsig
 	if (staging->asked_fetch == slot)
 		staging->asked_fetch = NULL;
 	own->queued |= (uint32_t)*queued << stream;
+	own->lap.streams |= own->queued;
 	own->bare |= (uint32_t)(*queued && err != 0) << stream;
 	return err;
 }
@@ -194,6 +223,7 @@ int hoist__slot_copy(struct hoist__staging *staging, struct hoist__slot *slot, u
 	if (queued && slot->state == HOIST__SLOT_FULL) {
 		HOIST__ASSERT(hoist__list_empty(&slot->node));
 		slot->state = HOIST__SLOT_COPYING;
+		staging_slot_of(slot)->lap.copy_ns = hoist__timeline_now(staging->timeline);
 		hoist__list_push_back(&staging->copying, &slot->node);
 		staging->n_copying++;
 	}

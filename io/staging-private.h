@@ -41,6 +41,7 @@ struct hoist__staging_slot {
 	uintptr_t address; /* set when the slot is made */
 	uint32_t queued;
 	uint32_t bare;
+	struct hoist__lap lap; /* from the acquire on */
 };
 
 struct hoist__staging {
@@ -53,6 +54,7 @@ struct hoist__staging {
 	const struct hoist__slot *asked_copy; /* NULL: none of the list */
 	const struct hoist__slot *asked_fetch;
 	struct hoist__pool *pool;
+	struct hoist__timeline *timeline; /* the owner's */
 	struct hoist__budget *budget;
 	size_t charged; /* bytes, to the budget */
 	size_t slot_bytes;

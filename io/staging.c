@@ -273,6 +273,7 @@ int hoist__staging_create(const struct hoist__staging_options *options, struct h
 		staging->streams[staging->n_streams] = options->streams[staging->n_streams];
 	staging->budget = hoist__budget_ref(options->budget);
 	staging->pool = hoist__pool_ref(options->pool);
+	staging->timeline = options->timeline;
 
 	err = charge(staging, options, n_slots);
 	if (err == 0)
@@ -400,6 +401,11 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 		.address = (unsigned char *)staging->slots[slot->index].address,
 	};
 	HOIST__ASSERT(slot == &staging->slots[slot->index].slot && slot->index < staging->n_made);
+	staging->slots[slot->index].lap = (struct hoist__lap){
+		.kind = HOIST_INTERVAL_SLOT,
+		.number = slot->index,
+		.begin_ns = hoist__timeline_now(staging->timeline),
+	};
 	staging->n_free--;
 	if (staging->n_made - staging->n_free > staging->n_busy_peak)
 		staging->n_busy_peak = staging->n_made - staging->n_free;
@@ -409,10 +415,10 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 
 void hoist__slot_filled(struct hoist__staging *staging, struct hoist__slot *slot)
 {
-	(void)staging;
 	assert(slot->state == HOIST__SLOT_READING);
 	HOIST__ASSERT(staging->slots[slot->index].queued == 0);
 	slot->state = HOIST__SLOT_FULL;
+	staging->slots[slot->index].lap.full_ns = hoist__timeline_now(staging->timeline);
 }
 
 void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *slot)
@@ -420,6 +426,8 @@ void hoist__slot_make_free(struct hoist__staging *staging, struct hoist__slot *s
 	HOIST__ASSERT(slot->state != HOIST__SLOT_FREE && hoist__list_empty(&slot->node));
 	HOIST__ASSERT(staging->slots[slot->index].queued == 0 && staging->n_free < staging->n_made);
 	slot->state = HOIST__SLOT_FREE;
+	staging->slots[slot->index].lap.bytes = slot->useful;
+	hoist__timeline_end(staging->timeline, &staging->slots[slot->index].lap);
 	hoist__list_push_front(&staging->free, &slot->node);
 	staging->n_free++;
 }

@@ -54,6 +54,7 @@
 #include "alloc/pool.h"
 #include "device/device.h"
 #include "io/engine.h"
+#include "io/timeline.h"
 
 /* A slot is one huge page, so that a direct read into a slot is one request.  There are many slots,
  * because the bus lives on full slots while the disk hesitates, and the disk on free slots while
@@ -94,6 +95,7 @@ struct hoist__staging_options {
 	 * have ended: a hint that slots may be reclaimed.  Must not block.  NULL: nobody asks */
 	void (*moved)(void *context);
 	void *context;
+	struct hoist__timeline *timeline; /* of the slots; NULL: nobody asked for one */
 	struct hoist__budget *budget;
 	size_t held;		 /* bytes of the budget that the caller already holds.  They become
 				  * the staging's; on failure they stay the caller's */
@@ -169,6 +171,11 @@ struct hoist__slot_box {
 	size_t slot_stride;
 	size_t device_stride;
 };
+
+/* Makes @last, a box of the same stream, longer by a box that lies behind it in the slot and on the
+ * device, or a row higher by a box as long as its rows.  Nothing between rows is written.
+ * Returns: false if the box is one of its own. */
+bool hoist__slot_box_join(struct hoist__slot_box *last, const struct hoist__slot_box *box);
 
 /* Queues one copy per box on stream @stream, and an event behind them.  May be called several
  * times, for each stream, the first time with a FULL slot.  If a call fails after it queued any

@@ -276,6 +276,11 @@ const char *args_load_take(struct load_args *load, const char *name, char *value
 		load->group = value;
 		return NULL;
 	}
+	if (strcmp(name, "timeline") == 0) {
+		load->timeline = value;
+		load->flags |= HOIST_LOAD_TIMELINE;
+		return value[0] != '\0' ? NULL : "the name of a file";
+	}
 	if (strcmp(name, "rank") == 0)
 		return take_rank(load, value);
 	if (strcmp(name, "group-timeout") == 0)

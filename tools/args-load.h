@@ -21,6 +21,7 @@ struct load_args {
 	hoist_load_slice *slices; /* room for all words of the command line */
 	size_t n_slices;
 	const char **replicas;	/* likewise */
+	const char *timeline;	/* NULL: none is drawn */
 	const char *group;	/* NULL: the load is alone */
 	unsigned rank, n_ranks; /* n_ranks 0: --rank was not given */
 	unsigned timeout_s;	/* 0: the library's */

@@ -55,7 +55,7 @@
 
 #define OPTION_RUN (1u << 30)
 #define OPTION_KEEP (1u << 16)
-#define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, and a second load */
+#define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, a second load, a timeline */
 
 #define OPTIONS_LOADING                                                                            \
 	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_OPEN)

@@ -11,6 +11,8 @@
 #include "cli/json.h"
 #include "tools/load-report.h"
 #include "tools/operation.h"
+#include "tools/stages.h"
+#include "tools/timeline.h"
 #include "tools/unconverted.h"
 #include "tools/verify.h"
 
@@ -109,37 +111,13 @@ static void print_took(const hoist_load_report *report, bool populated)
 	(void)printf(", %s of CPU time\n", format_seconds(seconds_of(report->cpu_ns), &a));
 }
 
-/* Where the time went: a key of the JSON, a word of the text. */
-static const struct stage {
-	const char *key;
-	const char *word;
-	size_t field;
-} stages[] = {
-	{"read_seconds", "reads", offsetof(hoist_load_report, read_ns)},
-	{"copy_seconds", "copies", offsetof(hoist_load_report, copy_ns)},
-	{"convert_seconds", "conversions", offsetof(hoist_load_report, convert_ns)},
-	{"pages_seconds", "pages", offsetof(hoist_load_report, pages_ns)},
-	{"caller_seconds", "caller", offsetof(hoist_load_report, caller_ns)},
-	{"group_seconds", "group", offsetof(hoist_load_report, group_ns)},
-	{"budget_seconds", "budget", offsetof(hoist_load_report, budget_ns)},
-	{"plan_seconds", "plan", offsetof(hoist_load_report, plan_ns)},
-	{"allocate_seconds", "allocate", offsetof(hoist_load_report, allocate_ns)},
-	{"work_seconds", "work", offsetof(hoist_load_report, work_ns)},
-	{"open_seconds", NULL, offsetof(hoist_load_report, open_ns)},
-};
-
-static double stage_seconds(const hoist_load_report *report, const struct stage *stage)
-{
-	return seconds_of(*(const uint64_t *)(const void *)((const char *)report + stage->field));
-}
-
 static void print_stages(const hoist_load_report *report)
 {
 	const char *before = "stages    ";
 	double percent = report->ns > 0 ? 100 / seconds_of(report->ns) : 0;
-	for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+	for (size_t i = 0; i < N_STAGES; i++) {
 		double share = percent * stage_seconds(report, &stages[i]);
-		if (stages[i].word == NULL || share < 0.5)
+		if (share < 0.5)
 			continue;
 		(void)printf("%s%s %.0f %%", before, stages[i].word, share);
 		before = ", ";
@@ -151,10 +129,12 @@ static void print_stages(const hoist_load_report *report)
 static int add_stages(json_t *object, const hoist_load_report *report)
 {
 	int err = 0;
-	for (size_t i = 0; i < sizeof stages / sizeof stages[0] && err == 0; i++)
+	for (size_t i = 0; i < N_STAGES && err == 0; i++)
 		err = json_object_set_new(object, stages[i].key,
 					  json_real(stage_seconds(report, &stages[i])));
-	return err;
+	return err < 0 ? err
+		       : json_object_set_new(object, "open_seconds",
+					     json_real(seconds_of(report->open_ns)));
 }
 
 static void print_before(const hoist_load_report *report, const hoist_load_report *before)
@@ -285,6 +265,11 @@ int load_check(const struct args *args)
 	if (args->verbose && args->json)
 		return args_refuse(args, "--json has all that --verbose prints: leave out ",
 				   "--verbose", "");
+	if (args->cache && args->load.timeline != NULL)
+		return args_refuse(args,
+				   "an image of the cache is there already, and no chunk of "
+				   "it moves: leave out --cache, or --timeline",
+				   "", "");
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");
@@ -320,8 +305,10 @@ int load_check(const struct args *args)
 int load_and_report(const struct args *args, json_t *plan)
 {
 	struct more more = {0};
-	struct operation op;
-	int status = operation_open(&op, args);
+	struct operation op = {0};
+	int status = timeline_check(args->load.timeline);
+	if (status == STATUS_OK)
+		status = operation_open(&op, args);
 	struct counting counting = {args->load.dtype, &more.unconverted};
 	op.given = args->load.dtype != 0 ? count_given : NULL;
 	op.given_context = &counting;
@@ -335,6 +322,8 @@ int load_and_report(const struct args *args, json_t *plan)
 		status = verify_loaded(&op);
 	if (status == STATUS_OK)
 		status = count_unconverted(&op, args, &more.unconverted);
+	if (status == STATUS_OK)
+		status = timeline_draw(&op, args);
 	if (status == STATUS_OK && args->json)
 		status = print_json(&op.report, args, &more, json_incref(plan));
 	else if (status == STATUS_OK)

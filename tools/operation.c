@@ -17,6 +17,7 @@
 #include "hoist/group.h"
 #include "tools/selection.h"
 #include "tools/skipped.h"
+#include "tools/stages.h"
 
 /* Progress and Ctrl-C are looked at ten times a second. */
 #define STEP_NS 100000000
@@ -170,18 +171,27 @@ static bool step(struct operation *op, bool streams, uint64_t start_ns)
 	return got != 1 && got != -ETIMEDOUT;
 }
 
+static void show_progress(struct operation *op)
+{
+	uint64_t done = 0;
+	uint64_t total = 0;
+	if (!progress_is_due())
+		return;
+	hoist_load_progress(op->load, &done, &total);
+	progress_held(stages_held(op->load, &op->seen));
+	progress_update(done, total);
+}
+
 /* Drives the load to its end.
  * Returns: as hoist_load_wait(). */
 static int drive(struct operation *op, bool streams)
 {
 	bool asked = false;
 	uint64_t start_ns = now_ns();
+	op->seen = (hoist_load_report){0};
 	progress_begin("loading");
 	while (!step(op, streams, start_ns)) {
-		uint64_t done = 0;
-		uint64_t total = 0;
-		hoist_load_progress(op->load, &done, &total);
-		progress_update(done, total);
+		show_progress(op);
 		/* After a cancel the steps go on until all that was begun has ended. */
 		if (interrupted() && !asked) {
 			asked = true;

@@ -38,6 +38,7 @@ struct operation {
 	void *given_context;
 	uint64_t first_ns;	  /* --stream: from the start to the first tensor with bytes */
 	hoist_load_report report; /* filled once loaded */
+	hoist_load_report seen;	  /* the times of a load that runs, at the last line of progress */
 	uint64_t read_bytes;	  /* by all operation_read() so far, for progress */
 	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
 };

@@ -58,6 +58,8 @@ const struct option_row option_rows[] = {
 	{OPTION_LOAD, "depth", "N", NULL, "reads in flight on each disk"},
 	{OPTION_LOAD, "drop-cache", NULL, NULL, "leave nothing of the files in the page cache"},
 	{OPTION_AGAIN, "into", NULL, NULL, "then load once more, into the same memory"},
+	{OPTION_AGAIN, "timeline", "FILE", "@",
+	 "draw which chunk was where and when, and the waits, as SVG"},
 	{OPTION_LOAD, "check-digests", NULL, NULL,
 	 "compare tensors with the digests the files hold"},
 	{OPTION_EMULATE, "devices", "DEVICES", NULL,

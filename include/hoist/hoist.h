@@ -36,6 +36,7 @@
  *   layout.h        shapes and strides as values, and their algebra
  *   user.h          one pointer of the caller's on each object, for bindings
  *   group.h         one load by several processes
+ *   timeline.h      when each chunk of a load was where, and what the load waited for
  *   doctor.h        findings about this machine
  *   compat.h        calls that only other interfaces have
  */

@@ -170,6 +170,7 @@ enum hoist_map {
 				  * theirs.  Maps have no blocks */
 #define HOIST_LOAD_STREAM 64u    /* tensors are taken with hoist_load_next(), and with no other
 				  * function.  Implies SPLIT */
+#define HOIST_LOAD_TIMELINE 128u /* records when each chunk was where: hoist/timeline.h */
 
 /* A part of a tensor along one axis.  A tensor that has strides in its file cannot be sliced.  A
  * slice of a type smaller than a byte, or of blocks, must begin and end between two bytes or

@@ -101,6 +101,7 @@ int hoist__job_create_staging(struct hoist__job *job, struct hoist__staging_opti
 	HOIST__ASSERT(job->staging == NULL);
 	options->moved = wake;
 	options->context = job;
+	options->timeline = job->stages.timeline;
 	options->budget = hoist__budget_of(job->budget);
 	options->held = job->held;
 	int err = hoist__staging_create(options, &job->staging);

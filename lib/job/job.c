@@ -48,6 +48,7 @@ void hoist__job_fini(struct hoist__job *job)
 {
 	HOIST__ASSERT(job->phase == HOIST__JOB_READY || job->phase == HOIST__JOB_DONE);
 	HOIST__ASSERT(job->engine == NULL && job->staging == NULL && job->held == 0);
+	hoist__timeline_destroy(job->stages.timeline);
 	if (job->fd >= 0)
 		(void)close(job->fd);
 	hoist_budget_unref(job->budget);
@@ -60,6 +61,12 @@ void hoist__job_set_start(struct hoist__job *job)
 {
 	hoist__stages_begin(&job->stages, HOIST__STAGE_PLAN);
 	job->start_cpu_ns = hoist__cpu_ns();
+}
+
+int hoist__job_record(struct hoist__job *job)
+{
+	HOIST__ASSERT(job->stages.timeline == NULL && job->phase == HOIST__JOB_READY);
+	return hoist__timeline_create(job->stages.begin_ns, &job->stages.timeline);
 }
 
 void hoist__job_times(struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns)

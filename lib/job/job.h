@@ -124,6 +124,10 @@ void hoist__job_fini(struct hoist__job *job);
 /* The figures of time begin here, with the stage PLAN. */
 void hoist__job_set_start(struct hoist__job *job);
 
+/* From now on the waits are recorded, and what the staging and the kind do: stages.timeline.
+ * Returns: 0; -ENOMEM. */
+int hoist__job_record(struct hoist__job *job);
+
 /* The time since then, which is the sum of the stages; the process's for @ret_cpu_ns. */
 void hoist__job_times(struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns);
 

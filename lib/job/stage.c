@@ -20,14 +20,29 @@ void hoist__stages_begin(struct hoist__stages *stages, enum hoist__job_stage fir
 	*stages = (struct hoist__stages){.begin_ns = now, .since_ns = now, .now = first};
 }
 
+/* The changes of one thread, each of which others see behind the odd turn. */
+static void change(struct hoist__stages *stages, enum hoist__job_stage next, uint64_t ns,
+		   uint64_t now)
+{
+	enum hoist__job_stage last = atomic_load_explicit(&stages->now, memory_order_relaxed);
+	unsigned turn = atomic_load_explicit(&stages->turn, memory_order_relaxed);
+	atomic_store_explicit(&stages->turn, turn + 1, memory_order_relaxed);
+	atomic_store_explicit(&stages->ns[last], ns, memory_order_release);
+	atomic_store_explicit(&stages->since_ns, now, memory_order_release);
+	atomic_store_explicit(&stages->now, next, memory_order_release);
+	atomic_store_explicit(&stages->turn, turn + 2, memory_order_release);
+}
+
 enum hoist__job_stage hoist__stages_enter(struct hoist__stages *stages, enum hoist__job_stage next)
 {
-	enum hoist__job_stage last = stages->now;
+	enum hoist__job_stage last = atomic_load_explicit(&stages->now, memory_order_relaxed);
+	uint64_t since = atomic_load_explicit(&stages->since_ns, memory_order_relaxed);
+	uint64_t ns = atomic_load_explicit(&stages->ns[last], memory_order_relaxed);
 	uint64_t now = hoist__now_ns();
-	HOIST__ASSERT(next < HOIST__N_STAGES && now >= stages->since_ns);
-	stages->ns[last] += now - stages->since_ns;
-	stages->since_ns = now;
-	stages->now = next;
+	HOIST__ASSERT(next < HOIST__N_STAGES && now >= since);
+	change(stages, next, ns + now - since, now);
+	if (last != HOIST__STAGE_WORK)
+		hoist__timeline_wait(stages->timeline, last, since, now);
 	return last;
 }
 
@@ -51,8 +66,35 @@ static const struct {
 
 void hoist__stages_report(const struct hoist__stages *stages, hoist_load_report *report)
 {
-	for (int i = 0; i < HOIST__N_STAGES; i++)
-		memcpy((char *)report + stages_told[i].field, &stages->ns[i], sizeof stages->ns[i]);
+	for (int i = 0; i < HOIST__N_STAGES; i++) {
+		uint64_t ns = atomic_load_explicit(&stages->ns[i], memory_order_acquire);
+		memcpy((char *)report + stages_told[i].field, &ns, sizeof ns);
+	}
+}
+
+/* The thread that changes the times is at it for some nanoseconds.  In a child of fork there is no
+ * such thread. */
+#define MOST_LOOKS 10000
+
+void hoist__stages_look(const struct hoist__stages *stages, hoist_load_report *report)
+{
+	unsigned turn = 1;
+	unsigned after = 0;
+	unsigned running = 0;
+	uint64_t since = 0;
+	for (int i = 0; i < MOST_LOOKS && (turn != after || turn % 2 == 1); i++) {
+		turn = atomic_load_explicit(&stages->turn, memory_order_acquire);
+		running = atomic_load_explicit(&stages->now, memory_order_acquire);
+		since = atomic_load_explicit(&stages->since_ns, memory_order_acquire);
+		hoist__stages_report(stages, report);
+		after = atomic_load_explicit(&stages->turn, memory_order_relaxed);
+	}
+	uint64_t now = hoist__max_u64(hoist__now_ns(), since);
+	uint64_t ns;
+	memcpy(&ns, (char *)report + stages_told[running].field, sizeof ns);
+	ns += now - since;
+	memcpy((char *)report + stages_told[running].field, &ns, sizeof ns);
+	report->ns = now - stages->begin_ns;
 }
 
 /* --- the line --- */

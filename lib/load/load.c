@@ -25,7 +25,8 @@
 
 #define KNOWN_FLAGS                                                                                \
 	(HOIST_LOAD_CALLER_DRIVEN | HOIST_LOAD_POPULATE | HOIST_LOAD_DROP_CACHE |                  \
-	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY | HOIST_LOAD_SPLIT | HOIST_LOAD_STREAM)
+	 HOIST_LOAD_DIGEST | HOIST_LOAD_VERIFY | HOIST_LOAD_SPLIT | HOIST_LOAD_STREAM |            \
+	 HOIST_LOAD_TIMELINE)
 
 static int check_way(const hoist_load_options *o)
 {
@@ -166,7 +167,9 @@ static int lay_out(struct hoist_load *load, const hoist_load_options *o,
 static int prepare(struct hoist_load *load, const struct hoist__load_asked *asked)
 {
 	int err = 0;
-	if ((load->options.flags & HOIST_LOAD_STREAM) != 0)
+	if ((load->options.flags & HOIST_LOAD_TIMELINE) != 0)
+		err = hoist__job_record(&load->job);
+	if (err == 0 && (load->options.flags & HOIST_LOAD_STREAM) != 0)
 		err = hoist__give_create(load);
 	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_ALLOCATE);
 	if (err == 0)

@@ -135,6 +135,7 @@ struct hoist__flight {
 	struct hoist__rows *rows; /* room for HOIST__LOAD_ROWS, if any chunk may be straight */
 	struct hoist__slot *slot; /* NULL: an image, or straight to the host */
 	unsigned char *address;	  /* of the chunk's first byte; NULL: straight to the host */
+	struct hoist__lap lap;	  /* without a slot: for the timeline */
 	unsigned disk;		  /* of load->disks */
 	uint64_t sequence;	  /* the chunk's number on its disk, in plan order */
 	struct hoist__list node;  /* in free_flights or waiting */

@@ -83,6 +83,7 @@ void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight)
 
 static void land_image(struct hoist_load *load, const struct hoist__flight *flight)
 {
+	hoist__timeline_end(load->job.stages.timeline, &flight->lap);
 	hoist__pump_count(load, &flight->chunk);
 	atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful, memory_order_relaxed);
 }
@@ -263,6 +264,7 @@ static void complete(struct hoist_load *load, struct hoist__request *request)
 	/* The kernel may still be writing the flight's other parts. */
 	if (--flight->n_open > 0)
 		return;
+	flight->lap.full_ns = hoist__timeline_now(load->job.stages.timeline);
 	if (flight->sourced)
 		load->source->ops->landed(load->source, &flight->chunk);
 	if (load->job.phase == HOIST__JOB_RUNNING && flight->slot != NULL)

@@ -167,9 +167,6 @@ static void lay_in_slot(const struct hoist_load *load, const struct hoist__fligh
 
 /* --- to devices --- */
 
-/* Larger rows, and rows farther apart, are copies of their own. */
-#define JOINED_ROW_BYTES ((size_t)16 << 10)
-
 /* Boxes of one slot that go to one stream, of any of its targets: load->boxes[0 .. n). */
 struct batch {
 	struct hoist__slot *slot;
@@ -189,35 +186,8 @@ static int flush(struct hoist_load *load, struct batch *batch)
 	return err;
 }
 
-/* In place, tensors have copies of their own, unless they join: a row that lies behind the last
- * box, in the slot and on the device, makes the box longer, and a row as long as the box's makes it
- * a row higher.  Nothing between rows is written.  Returns: false if the box is one of its own. */
-static bool join(struct hoist__slot_box *last, const struct hoist__slot_box *box)
-{
-	size_t rows = last->rows > 1 ? last->rows : 1;
-	size_t in_slot = (box->slot_offset - last->slot_offset) / rows;
-	size_t on_device = (box->device_address - last->device_address) / rows;
-	if (box->rows > 1 || box->slot_offset <= last->slot_offset ||
-	    box->device_address <= last->device_address)
-		return false;
-	if (rows == 1 && in_slot == last->bytes && on_device == last->bytes) {
-		last->bytes += box->bytes;
-		return true;
-	}
-	if (rows == 1) {
-		last->slot_stride = in_slot;
-		last->device_stride = on_device;
-	}
-	if (box->bytes != last->bytes || box->bytes > JOINED_ROW_BYTES || in_slot < box->bytes ||
-	    on_device < box->bytes || on_device > 16 * JOINED_ROW_BYTES ||
-	    box->slot_offset != last->slot_offset + rows * last->slot_stride ||
-	    box->device_address != last->device_address + rows * last->device_stride)
-		return false;
-	last->rows = rows + 1;
-	return true;
-}
-
-/* Adds the copies of all pieces that go to the target. */
+/* Adds the copies of all pieces that go to the target.  In place, tensors have copies of their own,
+ * unless they join. */
 static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
 		   const struct hoist__target *target, struct batch *batch)
 {
@@ -233,7 +203,7 @@ static int copy_to(struct hoist_load *load, const struct hoist__flight *flight,
 		bool same = batch->n > 0 && in_place && memory == batch->memory;
 		box.device_address = hoist__pump_address_on(load, target, &pass.piece);
 		batch->memory = memory;
-		if (same && join(&load->boxes[batch->n - 1], &box))
+		if (same && hoist__slot_box_join(&load->boxes[batch->n - 1], &box))
 			continue;
 		if (batch->n == HOIST__PUMP_BOXES)
 			err = flush(load, batch);

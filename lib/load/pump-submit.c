@@ -200,6 +200,12 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	}
 	if (flight->slot == NULL)
 		hoist__into_touch(load->into, &flight->chunk);
+	flight->lap = (struct hoist__lap){
+		.kind = HOIST_INTERVAL_STRAIGHT,
+		.number = (unsigned)(flight - load->flights),
+		.bytes = flight->chunk.useful,
+		.begin_ns = hoist__timeline_now(load->job.stages.timeline),
+	};
 	flight->disk = index;
 	flight->sequence = disk->next_sequence++;
 	flight->n_open = mapped ? 0 : flight->chunk.n_parts;

@@ -50,7 +50,7 @@ for command in $commands; do
 		synopsis "$command" ""
 		echo help
 		[ "$command" != explain ] || synopsis load "" |
-			grep -vxE 'verify|cache|into|verbose|group|rank|group-timeout'
+			grep -vxE 'verify|cache|into|verbose|group|rank|group-timeout|timeline'
 	} | sort -u >"$work/wanted"
 	diff "$work/wanted" "$work/helped" || fail "the synopsis (<) and --help (>) of $command differ"
 done
@@ -110,7 +110,7 @@ value() {
 	order | work) echo "--$1=a" ;;
 	map) echo "--$1=private" ;;
 	pages) echo "--$1=small" ;;
-	svg | to) echo "--$1=$work/$1" ;;
+	svg | timeline | to) echo "--$1=$work/$1" ;;
 	*) echo "--$1" ;;
 	esac
 }

@@ -18,14 +18,24 @@ on_terminal() {
 }
 
 mkcheckpoint --bytes 8M "$work/slow"
-# Progress is shown of what takes long enough on this machine.
+# Progress is shown of what takes long enough on this machine.  It says what holds the load back: the
+# stand-in copies slower than files are read.
 for rate in 8M 2M 400K; do
 	HOIST_EMULATE_RATE=$rate
 	on_terminal "$HOIST load --device cuda:0 --budget 1M $work/slow" || fail "load on a terminal"
-	! grep -q 'loading .* of .* % .* left' "$out" || break
+	! grep -q 'loading .* of .* % .* left  waits for copies' "$out" || break
 done
 HOIST_EMULATE_RATE=8M
 grep -q 'loading .* of .* % .* left' "$out" || fail "no progress on a terminal"
+grep -q 'left  waits for copies' "$out" || fail "the line does not say what holds the load back: $(cat "$out")"
+! on_terminal "$HOIST load --group shm:terminal-$$ --rank 0/2 --group-timeout 1 $work/slow" ||
+	fail "a rank that did not come was not missed"
+grep -q 'loading  0 of .* waits for ranks' "$out" || fail "it is not said that a rank is missing: $(cat "$out")"
+# A line is never wider than the terminal.
+on_terminal "stty columns 40; $HOIST load --device cuda:0 --budget 1M $work/slow" || fail "load on a narrow terminal"
+tr '\r' '\n' <"$out" | sed -n "s/^$(printf '\033')\[K\(loading\)/\1/p" >"$work/lines"
+[ -s "$work/lines" ] || fail "no progress on a narrow terminal"
+! grep -q '.\{40\}' "$work/lines" || fail "a line is wider than the terminal: $(cat "$work/lines")"
 clear=$(printf '\r\033\\[K')
 grep -q "${clear}loaded " "$out" || fail "the line of progress was not taken away"
 

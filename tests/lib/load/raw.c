@@ -55,8 +55,8 @@ static void others(void)
 	hoist_checkpoint_close(checkpoint);
 	CHECK(hoist_checkpoint_open(support_folder(), HOIST_OPEN_RAW, &checkpoint) == -EISDIR);
 	support_said("this is a folder; name a file");
-	CHECK(hoist_checkpoint_open(path, 4, &checkpoint) == -EINVAL);
-	support_said("unknown flags 0x4");
+	CHECK(hoist_checkpoint_open(path, 8, &checkpoint) == -EINVAL);
+	support_said("unknown flags 0x8");
 }
 
 int main(void)

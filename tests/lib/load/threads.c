@@ -3,6 +3,8 @@
  * checkpoint share a budget.  ThreadSanitizer watches. */
 #include "config.h"
 
+#include <hoist/timeline.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -39,6 +41,10 @@ static void *use(void *argument)
 		hoist_load_report report = {.size = sizeof report};
 		int err = hoist_load_get_report(load, &report);
 		CHECK(err == 0 || err == -EAGAIN);
+		OK(hoist_load_get_times(load, &report));
+		size_t n;
+		err = hoist_load_n_intervals(load, &n, NULL);
+		CHECK(err == 0 || err == -EAGAIN || err == -EINVAL);
 		hoist_buffer *buffer = NULL;
 		size_t tensor;
 		err = hoist_load_tensor(load, (size_t)i % hoist_load_n_tensors(load), &tensor,

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Writes a text file that appears whole or not at all.
+ * The contract is in tools/whole.h. */
+#include "config.h"
+
+#include "tools/whole.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/fail.h"
+#include "cli/format.h"
+
+/* Makes ".NAME.hoist-XXXXXX" beside @path, with the rights of the file at @path, or those to read
+ * and write, as far as the umask leaves them.  *ret: its path, from malloc; *ret_fd: open for
+ * writing. */
+static int create(const char *path, const char *option, char **ret, int *ret_fd)
+{
+	struct stat old = {0};
+	const char *name = base_name(path);
+	bool there = stat(path, &old) == 0;
+	if (name[0] == '\0' || (there && !S_ISREG(old.st_mode)))
+		return fail("%s %s: there is something that is no file; give the name of a file",
+			    option, path);
+	if (asprintf(ret, "%.*s.%s.hoist-XXXXXX", (int)(name - path), path, name) < 0)
+		return fail_memory();
+	*ret_fd = mkostemp(*ret, O_CLOEXEC);
+	if (*ret_fd < 0) {
+		int status = fail("%s %s: creating a file there: %s; give a file in a folder that "
+				  "can be written",
+				  option, path, strerror(errno));
+		free(*ret);
+		return status;
+	}
+	mode_t mask = umask(0);
+	(void)umask(mask);
+	(void)fchmod(*ret_fd, (there ? old.st_mode : 0666) & 0666 & ~mask);
+	return STATUS_OK;
+}
+
+int whole_check(const char *path, const char *option)
+{
+	char *hidden;
+	int fd;
+	int status = create(path, option, &hidden, &fd);
+	if (status != STATUS_OK)
+		return status;
+	(void)unlink(hidden);
+	(void)close(fd);
+	free(hidden);
+	return STATUS_OK;
+}
+
+/* False: errno says why. */
+static bool put(int fd, const char *text, size_t bytes)
+{
+	(void)signal(SIGXFSZ, SIG_IGN); /* the write fails instead */
+	while (bytes > 0) {
+		ssize_t n = write(fd, text, bytes);
+		if (n < 0 && errno != EINTR)
+			return false;
+		text += n > 0 ? n : 0;
+		bytes -= n > 0 ? (size_t)n : 0;
+	}
+	return fsync(fd) == 0;
+}
+
+int whole_write(const char *path, const char *option, const char *text, size_t bytes)
+{
+	char *hidden;
+	int fd;
+	int status = create(path, option, &hidden, &fd);
+	if (status != STATUS_OK)
+		return status;
+	bool good = put(fd, text, bytes);
+	int err = errno;
+	if (close(fd) != 0 && good) {
+		good = false;
+		err = errno;
+	}
+	if (good && rename(hidden, path) != 0) {
+		good = false;
+		err = errno;
+	}
+	if (!good) {
+		(void)unlink(hidden);
+		status = fail("%s %s: writing it: %s", option, path, strerror(err));
+	}
+	free(hidden);
+	return status;
+}
