@@ -63,12 +63,9 @@ class Checkpoints(WithModel):
             load.wait()
             for name in ckpt:
                 self.assertEqual(load.digest(name), ckpt.digest(name))
-        damaged = bytearray(open(self.path, "rb").read())
-        damaged[-1] ^= 1
-        times = os.stat(self.path)
-        with open(self.path, "r+b") as file:
-            file.write(damaged)
-        os.utime(self.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        at = os.path.getsize(self.path) - 1
+        files.damage(self.path, at)
+        self.addCleanup(files.damage, self.path, at)
         with self.assertRaisesRegex(hoist.errors.FormatError, "is damaged"):
             with hoist.load(self.path, verify=True) as load:
                 load.wait()

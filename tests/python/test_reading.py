@@ -174,6 +174,18 @@ class Groups(files.WithModel):
                 n_read = first[0]["facts"]["read_bytes"] + second[0]["facts"]["read_bytes"]
                 self.assertLess(n_read, 1.02 * sum(map(len, self.bytes.values())))
 
+    def test_ranks_verify_what_they_share(self):
+        with hoist.open(self.path) as checkpoint:
+            checkpoint.keep_digests()
+            end = checkpoint["t90"].offset + checkpoint["t90"].nbytes
+        for said in self.ranks((MANY, "whole"), (MANY, "whole"), verify=True, drop_cache=True):
+            self.check(said, MANY)
+        files.damage(self.path, end - 1)
+        self.addCleanup(files.damage, self.path, end - 1)
+        said = self.ranks((MANY, "whole"), (MANY, "whole"), verify=True)
+        errors = [rank[-1]["error"] for rank in said]
+        self.assertTrue(any("t90" in error and "damaged" in error for error in errors), errors)
+
     def test_a_rank_that_ends_is_an_error_in_the_other(self):
         for end in ("killed", "failed", "absent"):
             with self.subTest(end=end):
