@@ -20,6 +20,7 @@
 
 #include "cli/fail.h"
 #include "cli/interrupt.h"
+#include "tools/config-dtype.h"
 
 #define MOST_BYTES ((off_t)64 << 20)
 #define PIECE_BYTES ((size_t)64 << 10)
@@ -313,7 +314,8 @@ static int look(const struct beside *beside, const char *name, int source, bool 
 	return same > 0 ? STATUS_OK : refuse_other(beside, name);
 }
 
-static int take(struct beside *beside, struct beside_file *file, const char *from, unsigned flags)
+static int take(struct beside *beside, struct beside_file *file, const char *from,
+		const char *dtype, unsigned flags)
 {
 	int source = -1;
 	bool there = false;
@@ -322,7 +324,10 @@ static int take(struct beside *beside, struct beside_file *file, const char *fro
 		file->state = BESIDE_LEFT;
 		return status;
 	}
-	status = look(beside, file->name, source, &there);
+	if (dtype != NULL && strcmp(file->name, "config.json") == 0)
+		status = config_dtype_set(&source, dtype, file->name, &file->changed);
+	if (status == STATUS_OK)
+		status = look(beside, file->name, source, &there);
 	file->state = there ? BESIDE_THERE : BESIDE_TAKEN;
 	if (status == STATUS_OK && !there)
 		status = create(beside, file);
@@ -347,7 +352,8 @@ static bool is_same(const struct beside *beside)
 	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int beside_find(struct beside *beside, const char *from, const char *to, unsigned flags)
+int beside_find(struct beside *beside, const char *from, const char *to, const char *dtype,
+		unsigned flags)
 {
 	*beside = (struct beside){.to = strdup(to), .from_fd = -1, .to_fd = -1};
 	beside->sync = (flags & BESIDE_NO_SYNC) == 0;
@@ -362,7 +368,7 @@ int beside_find(struct beside *beside, const char *from, const char *to, unsigne
 		return status;
 	status = list(beside, from);
 	for (size_t i = 0; status == STATUS_OK && i < beside->n_files; i++)
-		status = take(beside, &beside->files[i], from, flags);
+		status = take(beside, &beside->files[i], from, dtype, flags);
 	return status;
 }
 

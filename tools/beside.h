@@ -10,7 +10,8 @@
  * A link must lead to a file in the folder, or from a snapshot of Hugging Face's cache to a blob of
  * that model, unless the caller trusts all links.  A file of the name that is in the other folder
  * already is never replaced: the same content is left, and other content is an error before any
- * file gets a name.  Each function prints what failed, and returns a STATUS_*.
+ * file gets a name.  Where weights are converted, config.json gets their dtype (config-dtype.h).
+ * Each function prints what failed, and returns a STATUS_*.
  */
 #ifndef HOIST_TOOLS_BESIDE_H
 #define HOIST_TOOLS_BESIDE_H
@@ -25,6 +26,7 @@ struct beside_file {
 		BESIDE_THERE, /* the other folder has it, with the same content */
 		BESIDE_LEFT   /* too large, or no regular file */
 	} state;
+	bool changed; /* it has another dtype than its source */
 	int fd;	      /* TAKEN: the copy; -1: it has its name, or there is none */
 	char *hidden; /* TAKEN: the copy's name until then; NULL: it has none */
 };
@@ -41,7 +43,9 @@ struct beside {
 #define BESIDE_FOLLOW_LINKS 1u
 #define BESIDE_NO_SYNC 2u
 
-int beside_find(struct beside *beside, const char *from, const char *to, unsigned flags);
+/* @dtype: of the weights that are converted, as "bfloat16"; NULL: none are. */
+int beside_find(struct beside *beside, const char *from, const char *to, const char *dtype,
+		unsigned flags);
 int beside_publish(struct beside *beside);
 void beside_close(struct beside *beside);
 

@@ -184,7 +184,10 @@ static int find_beside(struct copy *copy, const struct args *args)
 	unsigned flags =
 		(args->open_flags & HOIST_OPEN_FOLLOW_LINKS) != 0 ? BESIDE_FOLLOW_LINKS : 0;
 	flags |= args->copy.no_sync ? BESIDE_NO_SYNC : 0;
-	return beside_find(&copy->beside, from, copy->folder, flags);
+	hoist_dtype_info dtype = {.size = sizeof dtype};
+	if (args->load.dtype != HOIST_DTYPE_INVALID)
+		(void)hoist_dtype_get_info(args->load.dtype, &dtype);
+	return beside_find(&copy->beside, from, copy->folder, dtype.numpy, flags);
 }
 
 /* --- copying --- */
@@ -243,6 +246,8 @@ static void print_beside(const struct copy *copy, const char *what, int state)
 		if ((int)copy->beside.files[i].state == state) {
 			(void)fputs(n++ == 0 ? what : ", ", stdout);
 			print_escaped(stdout, copy->beside.files[i].name);
+			if (copy->beside.files[i].changed)
+				(void)fputs(" (with the new dtype)", stdout);
 		}
 	if (n > 0)
 		(void)putchar('\n');

@@ -100,6 +100,25 @@ one_line 'creating the folder'
 run 1 cp --format npy "$work/m.safetensors" "$work/gone/"
 [ ! -e "$work/gone" ] || fail "the folder of a copy that failed is there"
 
+# --- the dtype in config.json ---
+
+mkcheckpoint --bytes 64K --dtypes f32 "$work/f32"
+cat >"$work/f32/config.json" <<'END'
+{"torch_dtype" : "float32", "a": "dtype", "b\\"": "float32", "rms_norm_eps": 1e-05,
+ "text_config": {"dtype":"float16", "dtype_": "float32"}, "vision": {"dtype": "bfloat16"}, "x": ["dtype", "float32"],
+ "quantization_config": {"dtype": "int8"}}
+END
+run 0 cp --dtype bf16 "$work/f32" "$work/bf16/"
+grep -q '^beside    config.json (with the new dtype)$' "$out" || fail "a changed file is not named"
+sed -e 's/"torch_dtype" : "float32"/"torch_dtype" : "bfloat16"/; s/"dtype":"float16"/"dtype":"bfloat16"/' \
+	"$work/f32/config.json" | cmp - "$work/bf16/config.json" || fail "config.json: $(cat "$work/bf16/config.json")"
+run 0 cp --dtype bf16 "$work/f32" "$work/bf16/"
+grep -q '^there     already, the same: config.json (with the new dtype)' "$out" || fail "$(cat "$out")"
+run 0 cp "$work/f32" "$work/same/"
+cmp "$work/f32/config.json" "$work/same/config.json" || fail "config.json was changed without --dtype"
+run 1 cp --dtype f16 "$work/f32" "$work/bf16/"
+one_line 'config.json is there already, with other content'
+
 # --- files beside the weights ---
 
 mkdir "$work/model" "$work/outside" || exit 99

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* tools/config-dtype.c - the dtype that a model's config.json names.
+ * The contract is in tools/config-dtype.h.
+ *
+ * The text is not parsed and written anew, which would change its numbers' digits and its layout:
+ * the strings are found, and those behind the keys are replaced. */
+#include "config.h"
+
+#include "tools/config-dtype.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/fail.h"
+
+struct token {
+	const char *at; /* behind the quote */
+	size_t n;
+};
+
+static bool is(const struct token *token, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strlen(words[i]) == token->n && memcmp(token->at, words[i], token->n) == 0)
+			return true;
+	return false;
+}
+
+/* Finds the next string from @at on.  Returns: the byte behind its closing quote; NULL: none. */
+static const char *next_string(const char *at, const char *end, struct token *ret)
+{
+	while (at < end && *at != '"')
+		at++;
+	if (at == end)
+		return NULL;
+	ret->at = ++at;
+	for (; at < end && *at != '"'; at++)
+		if (*at == '\\' && at + 1 < end)
+			at++;
+	ret->n = (size_t)(at - ret->at);
+	return at < end ? at + 1 : NULL;
+}
+
+static const char *skip_space(const char *at, const char *end)
+{
+	while (at < end && strchr(" \t\r\n", *at) != NULL && *at != '\0')
+		at++;
+	return at;
+}
+
+/* Finds the next value to replace from @at on.  Returns: false: there is none. */
+static bool next_value(const char *at, const char *end, const char *dtype, struct token *ret)
+{
+	static const char *const keys[] = {"dtype", "torch_dtype"};
+	static const char *const values[] = {"float32", "float16", "bfloat16"};
+	struct token key;
+	while ((at = next_string(at, end, &key)) != NULL) {
+		const char *behind = skip_space(at, end);
+		if (behind == end || *behind != ':' || !is(&key, keys, 2))
+			continue;
+		behind = skip_space(behind + 1, end);
+		if (behind < end && *behind == '"' && next_string(behind, end, ret) != NULL &&
+		    is(ret, values, 3) && !is(ret, &dtype, 1))
+			return true;
+	}
+	return false;
+}
+
+static int read_text(int fd, const char *name, char **ret, size_t *n)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return fail("reading %s: %s", name, strerror(errno));
+	size_t room = (size_t)st.st_size;
+	*ret = malloc(room + 1);
+	if (*ret == NULL)
+		return fail_memory();
+	for (*n = 0; *n < room;) {
+		ssize_t got = pread(fd, *ret + *n, room - *n, (off_t)*n);
+		if (got == 0)
+			break;
+		if (got < 0 && errno != EINTR)
+			return fail("reading %s: %s", name, strerror(errno));
+		*n += got > 0 ? (size_t)got : 0;
+	}
+	return STATUS_OK;
+}
+
+/* Writes the text with @dtype in each place to @file. */
+static bool write_text(FILE *file, const char *text, size_t n, const char *dtype)
+{
+	struct token value;
+	const char *end = text + n;
+	while (next_value(text, end, dtype, &value)) {
+		(void)fwrite(text, 1, (size_t)(value.at - text), file);
+		(void)fputs(dtype, file);
+		text = value.at + value.n;
+	}
+	(void)fwrite(text, 1, (size_t)(end - text), file);
+	return fflush(file) == 0 && ferror(file) == 0;
+}
+
+static int make(const char *text, size_t n, const char *dtype, const char *name, int *ret)
+{
+	int fd = memfd_create("hoist-config", MFD_CLOEXEC);
+	int copy = fd >= 0 ? dup(fd) : -1;
+	FILE *file = copy >= 0 ? fdopen(copy, "w") : NULL;
+	bool good = file != NULL && write_text(file, text, n, dtype);
+	int status = good ? STATUS_OK : fail("changing %s: %s", name, strerror(errno));
+	if (file != NULL)
+		(void)fclose(file);
+	else if (copy >= 0)
+		(void)close(copy);
+	if (good)
+		*ret = fd;
+	else if (fd >= 0)
+		(void)close(fd);
+	return status;
+}
+
+int config_dtype_set(int *fd, const char *dtype, const char *name, bool *changed)
+{
+	char *text = NULL;
+	size_t n = 0;
+	struct token value;
+	int made = -1;
+	int status = read_text(*fd, name, &text, &n);
+	*changed = status == STATUS_OK && next_value(text, text + n, dtype, &value);
+	if (*changed)
+		status = make(text, n, dtype, name, &made);
+	free(text);
+	if (made >= 0) {
+		(void)close(*fd);
+		*fd = made;
+		(void)lseek(made, 0, SEEK_SET);
+	}
+	return status;
+}
