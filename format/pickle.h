@@ -106,8 +106,8 @@ struct hoist__pickle {
 };
 
 /* Runs the whole pickle; @pickle has file, bytes, n and lenient.  *ret is the resulting object.  It
- * lives until hoist__pickle_close(), and no longer than the bytes. Returns: 0; -EBADMSG; -ENOTSUP;
- * -ENOMEM. */
+ * lives until hoist__pickle_close(), and no longer than the bytes.
+ * Returns: 0; -EBADMSG; -ENOTSUP; -ENOMEM. */
 int hoist__pickle_run(struct hoist__pickle *pickle, struct hoist__pickle_value *ret);
 void hoist__pickle_close(struct hoist__pickle *pickle);
 

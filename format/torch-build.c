@@ -109,14 +109,11 @@ static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_va
 	return 0;
 }
 
-/* Gives argument @i if it is an opaque value: so is the tensor made of it. */
-static bool take_opaque(const struct hoist__pickle_value *items, size_t n, size_t i,
-			struct hoist__pickle_value *ret)
+/* Returns argument @i if it is an opaque value: so is the tensor made of it; else NULL. */
+static const struct hoist__torch_opaque *opaque_at(const struct hoist__pickle_value *items,
+						   size_t n, size_t i)
 {
-	if (i >= n || items[i].kind != HOIST__PICKLE_OPAQUE)
-		return false;
-	*ret = items[i];
-	return true;
+	return i < n && items[i].kind == HOIST__PICKLE_OPAQUE ? items[i].u.opaque : NULL;
 }
 
 /* (storage, offset, size, stride, requires_grad, hooks[, dtype: version 3][, metadata]) */
@@ -130,8 +127,11 @@ static int rebuild(struct hoist__pickle *p, enum hoist__torch_global function,
 	const size_t least = function == HOIST__TORCH_REBUILD_V3 ? 7 : 6;
 	struct hoist__torch_tensor *tensor = NULL;
 	bool plain = true;
-	if (take_opaque(items, n, 0, ret) || take_opaque(items, n, 6, ret))
-		return 0;
+	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
+	if (opaque == NULL)
+		opaque = opaque_at(items, n, 6);
+	if (opaque != NULL)
+		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n < least || n > least + 1 || items[0].kind != HOIST__PICKLE_STORAGE ||
 	    items[1].kind != HOIST__PICKLE_INT || items[1].u.integer < 0 ||
 	    (least == 7 && !hoist__torch_is_global(&items[6], HOIST__TORCH_DTYPE)))
@@ -168,14 +168,15 @@ static int rebuild(struct hoist__pickle *p, enum hoist__torch_global function,
 }
 
 /* (tensor, requires_grad, hooks[, state]) */
-static int rebuild_parameter(const struct hoist__pickle *p, size_t expected,
+static int rebuild_parameter(struct hoist__pickle *p, size_t expected,
 			     const struct hoist__pickle_value *arguments,
 			     struct hoist__pickle_value *ret)
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
-	if (take_opaque(items, n, 0, ret))
-		return 0;
+	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
+	if (opaque != NULL)
+		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n != expected || items[0].kind != HOIST__PICKLE_TENSOR)
 		return hoist__pickle_fail(p, -EBADMSG, "a parameter is not made of a tensor");
 	*ret = items[0];
@@ -188,8 +189,11 @@ static int rebuild_type(struct hoist__pickle *p, const struct hoist__pickle_valu
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
-	if (take_opaque(items, n, 0, ret) || take_opaque(items, n, 1, ret))
-		return 0;
+	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
+	if (opaque == NULL)
+		opaque = opaque_at(items, n, 1);
+	if (opaque != NULL)
+		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n != 4 || items[0].kind != HOIST__PICKLE_GLOBAL ||
 	    items[0].n < HOIST__TORCH_REBUILD_V2 ||
 	    items[0].n > HOIST__TORCH_REBUILD_PARAMETER_STATE ||

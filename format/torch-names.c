@@ -115,18 +115,18 @@ bool hoist__torch_is_global(const struct hoist__pickle_value *value,
 
 /* --- opaque values --- */
 
-#define SKIP "or skip it (--skip-unsupported, HOIST_OPEN_SKIP_UNSUPPORTED)"
+#define SKIP "; --skip-unsupported (HOIST_OPEN_SKIP_UNSUPPORTED) leaves such values out"
 
 static int fail_opaque(const struct hoist__pickle *p, const struct hoist__torch_opaque *opaque)
 {
 	char shown[2][HOIST__QUOTED_BYTES];
 	if (opaque->what != NULL)
-		return hoist__pickle_fail(p, -ENOTSUP, "the pickle has %s, " SKIP, opaque->what);
+		return hoist__pickle_fail(p, -ENOTSUP, "the pickle has %s" SKIP, opaque->what);
 	return hoist__pickle_fail(
 		p, -ENOTSUP,
 		"the pickle names %s of the Python module %s, which is no tensor or plain value, "
 		"and hoist executes no code; save model.state_dict() with torch.save, or a "
-		"safetensors file, " SKIP,
+		"safetensors file" SKIP,
 		hoist__quoted(opaque->name, opaque->name_bytes, shown[0]),
 		hoist__quoted(opaque->module, opaque->module_bytes, shown[1]));
 }

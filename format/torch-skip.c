@@ -35,6 +35,11 @@ int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file
 	char shown[HOIST__QUOTED_BYTES];
 	struct hoist__skipped skipped = {.reason = reason};
 	void *list = skips->list;
+	/* A long name may be that of many values.  The list grows by half while the old one still
+	 * exists. */
+	int err = hoist__pickle_charge(&file->pickle, name_bytes + 3 * sizeof skipped);
+	if (err < 0)
+		return err;
 	if (name_bytes == 0) {
 		name = HOIST__TORCH_OBJECT;
 		name_bytes = strlen(name);
@@ -42,10 +47,7 @@ int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file
 		name = hoist__quoted(name, name_bytes, shown);
 		name_bytes = strlen(name);
 	}
-	/* The list grows by half while the old one still exists. */
-	int err = hoist__pickle_charge(&file->pickle, 3 * sizeof skipped);
-	if (err == 0)
-		err = keep(file, box, name, name_bytes, &skipped.name);
+	err = keep(file, box, name, name_bytes, &skipped.name);
 	if (err == 0)
 		err = hoist__vector_grow(&list, skips->n, &skips->room, sizeof skipped,
 					 "skipped values");
@@ -66,7 +68,7 @@ int hoist__torch_skip_opaque(struct hoist__torch_skips *skips, struct hoist__tor
 		opaque->reason = opaque->what;
 	} else if (opaque->reason == NULL) {
 		int n = snprintf(text, sizeof text,
-				 "%s of the Python module %s makes it, and hoist executes no code",
+				 "a value of %s of the Python module %s: hoist executes no code",
 				 hoist__quoted(opaque->name, opaque->name_bytes, shown[0]),
 				 hoist__quoted(opaque->module, opaque->module_bytes, shown[1]));
 		err = keep(file, box, text, (size_t)n, &opaque->reason);

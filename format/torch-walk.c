@@ -47,12 +47,12 @@ struct walk {
 /* --- names --- */
 
 /* Refuses the value being visited; a lenient reader lists it. */
-static int refuse(struct walk *w, const char *what)
+static int refuse(struct walk *w, int err, const char *what)
 {
 	char shown[HOIST__QUOTED_BYTES];
 	if (w->file->pickle.lenient)
 		return hoist__torch_skip(&w->skips, w->file, w->box, w->path, w->path_bytes, what);
-	return hoist__fail(-EBADMSG, "%s: data.pkl: %s: %s", w->file->pickle.file,
+	return hoist__fail(err, "%s: data.pkl: %s: %s", w->file->pickle.file,
 			   hoist__quoted(w->path, w->path_bytes, shown), what);
 }
 
@@ -124,13 +124,18 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 		if (err < 0)
 			return err;
 	}
+	/* The path may be long, and lead to many tensors. */
+	int err = hoist__pickle_charge(&w->file->pickle, w->path_bytes);
+	if (err < 0)
+		return err;
 	if (w->unnamed > 0 || w->path_bytes == 0)
-		return refuse(w, "a tensor whose key is neither text nor an integer, or is empty");
+		return refuse(w, -EBADMSG,
+			      "a tensor whose key is neither text nor an integer, or is empty");
 	if (hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes)
-		return refuse(w, "a tensor whose key is no text in UTF-8");
+		return refuse(w, -EBADMSG, "a tensor whose key is no text in UTF-8");
 	/* Charge for four entries: the list grows by half while the old one still exists, and then
 	 * becomes the manifest's, sorted. */
-	int err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
+	err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
 	if (err == 0)
 		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
 	if (err == 0) /* @entry.tensor keeps its name */
@@ -236,9 +241,9 @@ static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
 	if (object == NULL) /* the empty tuple */
 		return 0;
 	if (object->open)
-		return refuse(w, "an object that holds itself");
+		return refuse(w, -EBADMSG, "an object that holds itself");
 	if (w->depth == MAX_DEPTH)
-		return refuse(w, TOO_DEEP);
+		return refuse(w, -EBADMSG, TOO_DEEP);
 	object->open = true;
 	for (const struct hoist__pickle_chunk *chunk = object->first; err == 0 && chunk != NULL;
 	     chunk = chunk->next)
@@ -250,12 +255,20 @@ static int visit_items(struct walk *w, const struct hoist__pickle_value *value)
 }
 
 /* Visits an attribute of an opaque object: its name is no part of a path where it holds a module's
- * parts.  Sets, of which each module has one, are passed over as plain values are. */
+ * parts.  Passed over are sets, of which each module has one, as plain values are, and the list of
+ * a recurrent module's parameters. */
 static int visit_attribute(struct walk *w, const struct hoist__pickle_value *key,
 			   const struct hoist__pickle_value *value)
 {
 	static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
+	/* Any number of places may refer to the object. */
+	int err = hoist__pickle_charge(&w->file->pickle, HOIST__PICKLE_VISIT_BYTES);
+	if (err < 0)
+		return err;
 	if (value->kind == HOIST__PICKLE_OPAQUE && value->u.opaque->what == hoist__torch_set)
+		return 0;
+	if (key->kind == HOIST__PICKLE_TEXT &&
+	    hoist__torch_is(key->u.text, key->n, "_flat_weights"))
 		return 0;
 	if (key->kind == HOIST__PICKLE_TEXT && value->kind == HOIST__PICKLE_DICT)
 		for (size_t i = 0; i < HOIST__ARRAY_SIZE(parts); i++)
@@ -264,15 +277,17 @@ static int visit_attribute(struct walk *w, const struct hoist__pickle_value *key
 	return visit_item(w, key, 0, value);
 }
 
-/* Lists an opaque value, and visits the state that it would have. */
+/* Lists an opaque value where it is met first, and visits the state that it would have. */
 static int visit_opaque(struct walk *w, struct hoist__torch_opaque *opaque)
 {
+	int err = 0;
 	if (opaque->state.open) /* as a module's parts refer to the module */
 		return 0;
-	int err = hoist__torch_skip_opaque(&w->skips, w->file, w->box, w->path, w->path_bytes,
-					   opaque);
+	if (opaque->reason == NULL)
+		err = hoist__torch_skip_opaque(&w->skips, w->file, w->box, w->path, w->path_bytes,
+					       opaque);
 	if (err == 0 && w->depth == MAX_DEPTH && opaque->state.first != NULL)
-		return refuse(w, TOO_DEEP);
+		return refuse(w, -EBADMSG, TOO_DEEP);
 	opaque->state.open = true;
 	w->not_text++;
 	for (const struct hoist__pickle_chunk *chunk = opaque->state.first;
@@ -298,6 +313,8 @@ static int visit(struct walk *w, const struct hoist__pickle_value *value)
 		return visit_items(w, value);
 	case HOIST__PICKLE_OPAQUE:
 		return visit_opaque(w, value->u.opaque);
+	case HOIST__PICKLE_STORAGE:
+		return refuse(w, -ENOTSUP, "a storage, which has no shape: save a tensor of it");
 	default:
 		return add_metadata(w, value);
 	}

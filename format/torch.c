@@ -123,11 +123,12 @@ static int place_storage(struct hoist__torch_file *file, const char *name,
 		return err;
 	if (entry == NULL)
 		return fail_place(file, name, storage, -EBADMSG, "has no entry of the archive");
-	if (entry->bytes < storage->bytes)
-		return fail_place(
+	err = hoist__zip_data(&file->zip, entry, REMEDY, ret);
+	if (err == 0 && entry->bytes < storage->bytes)
+		err = fail_place(
 			file, name, storage, -EBADMSG, "has %llu bytes, and its entry holds %llu",
 			(unsigned long long)storage->bytes, (unsigned long long)entry->bytes);
-	return hoist__zip_data(&file->zip, entry, REMEDY, ret);
+	return err;
 }
 
 static int check_strides(const struct hoist__torch_file *file, const char *name,

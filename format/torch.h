@@ -23,16 +23,20 @@
  * of an OrderedDict (a state dict's _metadata).
  *
  * Refused, by name: every other value.  Among them are storages of a quantised type, views that
- * conjugate or negate, sparse and meta tensors, sets, and objects of a program's own classes.
+ * conjugate or negate, sparse and meta tensors, storages, sets, and objects of a program's own classes.
  *
  * A lenient reader (struct hoist__reader) lists these values in the manifest, with the reason, and
  * reads the rest:
  *
- *   - An opaque object keeps the state that BUILD and SETITEMS would give it.  The tensors there
- * are tensors under the object's name: {"model": MODEL} has "model.weight" where MODEL's state is
+ *   - An opaque object keeps the state that BUILD and SETITEMS would give it.  The tensors there are
+ *     tensors under the object's name: {"model": MODEL} has "model.weight" where MODEL's state is
  *     {"weight": ...}.  The dicts _parameters, _buffers and _modules of a state give no part of a
- *     name, so that a module that was saved whole has the names of its state_dict().  The arguments
- *     of an opaque call, and other items of an opaque object, are not looked at.
+ *     name, so that a module that was saved whole has the names of its state_dict(), and those of
+ *     its other tensors.  The arguments of an opaque call, and other items of an opaque object, are
+ *     not looked at.
+ *   - A value that is in several places is listed once, where it is met first.
+ *   - A state for a value that takes none, and sets among an object's attributes, are passed over
+ *     without a row.
  *   - The first of several tensors of one name is read; the others are listed.
  *   - Tensors whose key is neither text nor an integer are listed.
  *   - A pickle without an archive, as torch before 1.6 wrote, is a manifest without tensors, which
@@ -114,7 +118,10 @@ struct hoist__torch_opaque {
 	struct hoist__pickle_object state; /* keys and values */
 };
 
-/* --- values for the instructions of the pickle --- */
+/* --- values for the instructions of the pickle ---
+ *
+ * Each returns: 0; -EBADMSG (malformed, or too much memory); -ENOTSUP (a machine that is not lenient
+ * refuses the value); -ENOMEM. */
 
 int hoist__torch_global(struct hoist__pickle *pickle, const char *module, size_t module_bytes,
 			const char *name, size_t name_bytes, struct hoist__pickle_value *ret);
@@ -148,7 +155,7 @@ int hoist__torch_opaque_like(struct hoist__pickle *pickle,
 			      const struct hoist__torch_opaque *opaque,
 			      struct hoist__pickle_value *ret);
 
-/* Make the plain value of a call of @global, which is none of PyTorch's own.
+/* Makes the plain value of a call of @global, which is none of PyTorch's own.
  * Returns: as hoist__torch_reduce(). */
 int hoist__torch_plain(struct hoist__pickle *pickle, enum hoist__torch_global global,
 		       const struct hoist__pickle_value *arguments,

@@ -32,7 +32,8 @@ static const struct command commands[] = {
 	 "Lists name, dtype, shape, bytes, file and offset of every tensor, and the metadata.\n"
 	 "PATH is a file (safetensors, GGUF, .npy, .npz, .max, PyTorch's zip checkpoints), an\n"
 	 "index of safetensors or PyTorch, or a folder with one of these.  In all commands, PATH\n"
-	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which is not changed.",
+	 "may be hf://ORG/NAME[@REVISION], a model in Hugging Face's cache, which only digest\n"
+	 "--keep changes.",
 	 OPTION_TENSOR | OPTION_TREE | OPTION_JSON | OPTION_OPEN, 1, 1, cmd_ls},
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"

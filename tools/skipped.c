@@ -60,10 +60,14 @@ void skipped_note(const hoist_checkpoint *checkpoint)
 {
 	struct text count;
 	size_t n = hoist_checkpoint_n_skipped(checkpoint);
-	if (n > 0)
+	if (n == 1)
+		(void)fputs("hoist: 1 value is left out, because hoist cannot read it; `hoist ls "
+			    "--skip-unsupported` names it, with the reason\n",
+			    stderr);
+	else if (n > 1)
 		(void)fprintf(
 			stderr,
-			"hoist: %s value%s left out, since no tensor is there that can be read: "
-			"`hoist ls --skip-unsupported` lists %s\n",
-			format_count(n, &count), n == 1 ? " is" : "s are", n == 1 ? "it" : "them");
+			"hoist: %s values are left out, because hoist cannot read them; `hoist "
+			"ls --skip-unsupported` names them, with the reasons\n",
+			format_count(n, &count));
 }

@@ -74,12 +74,12 @@ typedef struct hoist_checkpoint hoist_checkpoint;
  * file in a program's own format gets to a device as fast as tensors do. */
 #define HOIST_OPEN_RAW 2u
 
-/* Leaves out what a PyTorch file has beside tensors and plain values, and what hoist reads of no
- * tensor: sets, objects of a program's classes, sparse, meta, quantised and nested tensors, views
- * that conjugate or negate, further tensors of one name, tensors without a name, files of PyTorch
- * before 1.6.  hoist_checkpoint_skipped() lists these with the reasons.  The tensors in the state of
- * an object are read: a module that was saved whole has the tensors of its state_dict(), under those
- * names.  No code is executed.  Without this flag each of these is -ENOTSUP or -EBADMSG.  Files of
+/* Leaves out the values of a PyTorch file that hoist cannot read: sets, objects of a program's
+ * classes, sparse, meta, quantised and nested tensors, views that conjugate or negate, all but the
+ * first of several tensors of one name, tensors whose key is no name, and whole files of PyTorch
+ * before 1.6.  Tensors and plain values are read.  hoist_checkpoint_skipped() lists these with the reasons.  The tensors in the state of
+ * an object are read: a module that was saved whole has at least the tensors of its state_dict(),
+ * under those names.  No code is executed.  Without this flag each of these is -ENOTSUP or -EBADMSG.  Files of
  * other formats are opened as without the flag. */
 #define HOIST_OPEN_SKIP_UNSUPPORTED 4u
 
@@ -158,6 +158,8 @@ HOIST_API size_t hoist_checkpoint_n_skipped(const hoist_checkpoint *checkpoint);
 HOIST_API int hoist_checkpoint_skipped(const hoist_checkpoint *checkpoint, size_t index,
 				       hoist_skipped_info *info);
 
+/* --- digests --- */
+
 /* Gives the digest that the checkpoint holds of tensor @index (HOIST_SAVE_DIGEST in hoist/save.h),
  * or that is kept beside the tensor's file: the XXH3-128, in its canonical form, of the tensor's
  * bytes when the file was written, or when the digests were kept.  Reads no byte of the tensor, and
@@ -169,27 +171,32 @@ HOIST_API int hoist_checkpoint_digest(const hoist_checkpoint *checkpoint, size_t
 				      unsigned char ret[16]);
 
 /* Keeps digests beside the files that hold none: NAME.xxh3 beside NAME, a text, which opening finds.
+ * A program may keep digests of files that another program wrote, so that later loads are verified,
+ * and refits (hoist.torch.load_into(changed_only=True)) read only changed tensors.
+ *
  * @digests: of all tensors, in their order, as a load with HOIST_LOAD_DIGEST gives them; they are not
- * compared with the files.  Kept digests count as long as the file has the same tensors, size and
- * mtime.  A program may keep digests of files that another program wrote, so that later loads are
- * verified, and refits (hoist.torch.load_into(changed_only=True)) read only changed tensors.
- * A file NAME.xxh3 is replaced, each whole or not at all.  Files of PyTorch that hold nothing but
- * skipped values get none.
+ * compared with the files.  Kept digests count as long as the file has the same tensors, size, mtime
+ * and ctime: not for a copy of both files.  A write through a shared map (mmap(2)) may change none of
+ * these for some time, so the file must not be mapped for writing.  @checkpoint itself stays as it
+ * is: checkpoints that are opened afterwards have the digests.  A NAME.xxh3 that is there is
+ * replaced, whole or not at all.  The call waits until the digests are on the disk.
  * Returns: 0; -EINVAL (@n_digests is not the number of tensors); -ENOTSUP (an index does not name all
- *   tensors of a file); -EBADMSG (a file has changed since it was opened); -EACCES, -EROFS, -ENOSPC,
- *   -EIO and the like; -ENOMEM.  After a failure some files may have new digests. */
+ *   tensors of a file; HOIST_OPEN_RAW; a file's ctime lies in the future); -EBADMSG (a file has
+ *   changed since it was opened, or its path leads to another file); -ENOENT (the path leads to
+ *   none); -EACCES, -EROFS, -ENOSPC, -EIO and the like; -ENOMEM.  After a failure some files may have
+ *   new digests. */
 HOIST_API int hoist_checkpoint_keep_digests(const hoist_checkpoint *checkpoint, size_t n_digests,
 					    const unsigned char (*digests)[16]);
 
 /* --- metadata --- */
 
 /* Metadata are the strings that files carry beside their tensors: safetensors' "__metadata__",
- * GGUF's key-value pairs as text, the index's "metadata".  They are ordered by key.  GGUF's
- * numbers, truth values and arrays are written as JSON; arrays may be long (a tokenizer's words).
+ * GGUF's key-value pairs as text, PyTorch's texts, numbers and bools as Python prints them, the
+ * index's "metadata".  They are ordered by key.  GGUF's numbers, truth values and arrays are written as JSON; arrays may be long (a tokenizer's words).
  * A value that several files have is listed once.  Where the values of a key differ, all are
  * listed: the index's first, then in the order of the files.  Strings live as long as the
  * checkpoint.
- * Returns: the number of pairs; and of the second: 0; -EINVAL (@index is too large). */
+ * Returns: the number of pairs. */
 HOIST_API size_t hoist_checkpoint_n_metadata(const hoist_checkpoint *checkpoint);
 
 /* Pair @index of the metadata.  Strings live as long as the checkpoint.

@@ -178,9 +178,11 @@ static bool find_same(const struct adding *adding, hoist_image **ret)
 	if (hoist__cache_find(adding->path, HOIST__CACHE_PEEK, adding->options->image_flags,
 			      &image) < 0)
 		return false;
-	unsigned flags = hoist__image_table_of(image)->header->open_flags;
-	bool same = ((flags ^ adding->options->open_flags) &
-		     (HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)) == 0;
+	const struct hoist__image_table *table = hoist__image_table_of(image);
+	unsigned told = HOIST_OPEN_RAW;
+	if (strcmp(table->strings + table->header->format, "pytorch") == 0)
+		told |= HOIST_OPEN_SKIP_UNSUPPORTED;
+	bool same = ((table->header->open_flags ^ adding->options->open_flags) & told) == 0;
 	if (same && ret != NULL)
 		*ret = image;
 	else

@@ -114,8 +114,8 @@ int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 	text = digest_text(manifest);
 	if (text == NULL && shard->kept_is_old)
 		return hoist__fail(-ENODATA,
-				   "%s.xxh3 keeps digests of what %s was before it changed; `hoist "
-				   "digest --keep` keeps new ones",
+				   "%s.xxh3 has no digests of %s as the file is now; `hoist digest "
+				   "--keep` makes them",
 				   shard->file->path, shard->file->path);
 	if (text == NULL)
 		return hoist__fail(-ENODATA,

@@ -79,8 +79,9 @@ int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard);
 
 /* Finds the digests that hoist_checkpoint_keep_digests() wrote beside the file @path of @dir_fd,
- * which was opened with @flags.  Digests that cannot be read are left out, and logged.
- * Returns: 0; -ENOMEM; -EMFILE, -ENFILE; a failure to read. */
+ * which was opened with @flags.  Sets @shard's kept; or kept_is_old, if the digests there are broken
+ * or of another content.  A NAME.xxh3 that cannot be read is left out, and logged.
+ * Returns: 0; -ENOMEM; -EMFILE, -ENFILE. */
 int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		     struct hoist__checkpoint_file *shard);
 

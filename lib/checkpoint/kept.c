@@ -5,12 +5,14 @@
  *   NAME.xxh3, beside NAME, has three lines:
  *
  *     hoist-digests 1
- *     BYTES MTIME TENSORS     NAME's size, its mtime in nanoseconds, and the XXH3-128 of the names,
- *                             dtypes, shapes, strides and places of its tensors
- *     DIGITS                  as in the metadata HOIST__DIGEST_KEY
+ *     BYTES MTIME CTIME TENSORS   NAME's size, its mtime and ctime in nanoseconds, and the XXH3-128
+ *                                 of the names, dtypes, shapes, strides and places of its tensors
+ *     DIGITS                      as in the metadata HOIST__DIGEST_KEY
  *
- * The digests count while the second line is what it was, and NAME.xxh3 has a later mtime than
- * NAME: a write to NAME that came after the digests then has changed NAME's mtime. */
+ * The digests count while the second line is what it was, and NAME.xxh3 has an mtime later than
+ * NAME's ctime: a write to NAME after the digests then has changed NAME's ctime, which no program
+ * can set.  So a copy of both files has no digests.  A write through a shared map to a page that is
+ * dirty already changes neither time. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <xxhash.h>
 
@@ -29,8 +32,10 @@
 
 #define ENDING ".xxh3"
 #define FIRST_LINE "hoist-digests 1\n"
-/* The kernel's clock for mtimes ticks at least this often (CONFIG_HZ is 100 or more). */
+/* The kernel's clock for files ticks at least this often (CONFIG_HZ is 100 or more); that of a file
+ * system whose times are whole seconds, every two seconds (FAT). */
 #define TICK_NS 10000000
+#define COARSE_TICK_NS 2000000000
 
 /* --- what the digests are of --- */
 
@@ -59,8 +64,8 @@ static int lines_of(const struct hoist__checkpoint_file *shard, char **ret)
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
 	XXH3_freeState(state);
 	hoist__digest_hex(canonical.digest, hex);
-	if (asprintf(ret, FIRST_LINE "%" PRIu64 " %" PRId64 " %s\n", shard->file->bytes,
-		     shard->file->mtime_ns, hex) < 0)
+	if (asprintf(ret, FIRST_LINE "%" PRIu64 " %" PRId64 " %" PRId64 " %s\n", shard->file->bytes,
+		     shard->file->mtime_ns, shard->file->ctime_ns, hex) < 0)
 		return hoist__fail_nomem("a digest", sizeof hex);
 	return 0;
 }
@@ -99,7 +104,7 @@ static int read_digits(struct hoist__checkpoint_file *shard, const struct hoist_
 	if (err < 0)
 		return err;
 	const size_t most = strlen(lines) + shard->manifest->n_tensors * HOIST__DIGEST_HEX + 1;
-	if (file->bytes != most || file->mtime_ns <= shard->file->mtime_ns) {
+	if (file->bytes != most || file->mtime_ns <= shard->file->ctime_ns) {
 		free(lines);
 		return 1;
 	}
@@ -129,25 +134,36 @@ int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		err = read_digits(shard, file);
 		hoist__file_close(file);
 		shard->kept_is_old = err == 1;
-	} else if (err != -ENOENT && err != -ENOMEM && err != -EMFILE && err != -ENFILE) {
-		hoist__log(format, "digests are kept that cannot be read: %s", hoist__error_text());
-		err = 0;
 	}
 	free(name);
 	free(display);
-	return err == 1 || err == -ENOENT ? 0 : err;
+	if (err == -ENOMEM || err == -EMFILE || err == -ENFILE)
+		return err;
+	if (err < 0 && err != -ENOENT)
+		hoist__log(format, "digests are kept that cannot be read: %s", hoist__error_text());
+	return 0;
 }
 
 /* --- writing --- */
 
-/* Waits until a write to the file would change its mtime. */
-static void wait_for_tick(int64_t mtime_ns)
+/* Waits until a write to the file would change its ctime. */
+static int wait_for_tick(const struct hoist__file *file)
 {
 	struct timespec now;
 	(void)clock_gettime(CLOCK_REALTIME, &now);
-	const int64_t age = hoist__file_time_ns(&now) - mtime_ns;
-	if (age >= 0 && age < 2 * TICK_NS)
-		(void)nanosleep(&(const struct timespec){.tv_nsec = 2 * TICK_NS - age}, NULL);
+	const int64_t tick = file->ctime_ns % 1000000000 == 0 ? COARSE_TICK_NS : TICK_NS;
+	const int64_t left = file->ctime_ns + 2 * tick - hoist__file_time_ns(&now);
+	if (left > 2 * tick)
+		return hoist__fail(
+			-ENOTSUP,
+			"%s was changed in the future: digests beside the file would not "
+			"count; set the clocks of this machine and of its file server",
+			file->path);
+	if (left > 0)
+		(void)nanosleep(&(const struct timespec){.tv_sec = left / 1000000000,
+							 .tv_nsec = left % 1000000000},
+				NULL);
+	return 0;
 }
 
 static int write_text(const char *path, const char *text, size_t n)
@@ -167,6 +183,19 @@ static int write_text(const char *path, const char *text, size_t n)
 	return err;
 }
 
+/* The path must still lead to the file: digests beside another one would be that one's. */
+static int check_path(const struct hoist__file *file)
+{
+	struct stat st;
+	int err = hoist__path_stat(file->path, &st);
+	if (err < 0)
+		return hoist__fail_errno(err, "keeping digests beside %s", file->path);
+	if (st.st_ino != file->ino || st.st_dev != file->dev)
+		return hoist__fail(-EBADMSG, "%s is another file now than the one that was opened",
+				   file->path);
+	return 0;
+}
+
 /* @digests: of the file's tensors. */
 static int keep_file(const struct hoist__checkpoint_file *shard, const unsigned char (*digests)[16])
 {
@@ -184,9 +213,12 @@ static int keep_file(const struct hoist__checkpoint_file *shard, const unsigned 
 		for (size_t t = 0; t < n; t++)
 			hoist__digest_hex(digests[t], text + n_lines + t * HOIST__DIGEST_HEX);
 		text[bytes - 1] = '\n';
-		wait_for_tick(shard->file->mtime_ns);
-		err = hoist__file_changed(shard->file);
+		err = wait_for_tick(shard->file);
 	}
+	if (err == 0)
+		err = hoist__file_changed(shard->file);
+	if (err == 0)
+		err = check_path(shard->file);
 	if (err == 0)
 		err = write_text(path, text, bytes);
 	free(text);
@@ -207,6 +239,10 @@ int hoist_checkpoint_keep_digests(const hoist_checkpoint *checkpoint, size_t n_d
 				   digests != NULL ? n_digests : 0, checkpoint->n_tensors);
 	for (size_t f = 0; f < checkpoint->n_files; f++) {
 		const struct hoist__checkpoint_file *shard = &checkpoint->files[f];
+		if (shard->format == HOIST__RAW)
+			return hoist__fail(-ENOTSUP,
+					   "%s is opened as raw bytes: digests are kept of tensors",
+					   shard->file->path);
 		for (size_t t = 0; shard->named != NULL && t < shard->manifest->n_tensors; t++)
 			if (!shard->named[t])
 				return hoist__fail(-ENOTSUP,

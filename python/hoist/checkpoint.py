@@ -165,9 +165,9 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     def keep_digests(self, **options):
         """Reads all tensors once, and keeps digests beside the files that hold none: FILE.xxh3.
 
-        Checkpoints that are opened afterwards have these digests until the files change: loads with
-        `verify=True` compare them, and `hoist.torch.load_into(changed_only=True)` reads only what
-        differs.
+        Checkpoints that are opened afterwards have these digests until the files change (a copy has none):
+        loads with `verify=True` compare them, and `hoist.torch.load_into(changed_only=True)` reads only
+        what differs.
 
         Parameters
         ----------
@@ -244,7 +244,8 @@ def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-bui
     skip_unsupported : bool
         Leaves out what a PyTorch file has beside tensors and plain values, such as objects of a
         program's classes, sets and sparse tensors; `Checkpoint.skipped` lists it.  No code is
-        executed.  The tensors of a module that was saved whole have the names of its state_dict().
+        executed.  The tensors of a module that was saved whole have the names of its state_dict(); some of
+        its other attributes may be tensors, too.
 
     Returns
     -------

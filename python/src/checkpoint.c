@@ -215,6 +215,7 @@ static PyObject *skipped(PyObject *self, PyObject *class)
 	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
 	if (checkpoint == NULL)
 		return NULL;
+	hoist_py_checkpoint_use(self, 1); /* the class may let other threads run */
 	size_t n = hoist_checkpoint_n_skipped(checkpoint);
 	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (size_t s = 0; s < n && list != NULL; s++) {
@@ -226,6 +227,7 @@ static PyObject *skipped(PyObject *self, PyObject *class)
 		if (row == NULL || PyList_SetItem(list, (Py_ssize_t)s, row) < 0)
 			Py_CLEAR(list);
 	}
+	hoist_py_checkpoint_use(self, -1);
 	return list;
 }
 

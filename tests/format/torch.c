@@ -190,8 +190,8 @@ Test(torch, plain_values_are_metadata)
 
 #define NOT_PLAIN                                                                                  \
 	", which is no tensor or plain value, and hoist executes no code; save "                   \
-	"model.state_dict() with torch.save, or a safetensors file, or skip it "                   \
-	"(--skip-unsupported, HOIST_OPEN_SKIP_UNSUPPORTED) (byte 2 of data.pkl)"
+	"model.state_dict() with torch.save, or a safetensors file; "                              \
+	"--skip-unsupported (HOIST_OPEN_SKIP_UNSUPPORTED) leaves such values out (byte 2 of data.pkl)"
 
 Test(torch, names_of_python_are_refused_by_name)
 {
@@ -205,7 +205,7 @@ Test(torch, names_of_python_are_refused_by_name)
 	UNSUPPORTED(PROTOCOL GLOBAL("numpy.core.multiarray", "_reconstruct"),
 		    "a NumPy array: save");
 	UNSUPPORTED(PROTOCOL GLOBAL("torch._utils", "_rebuild_sparse_tensor"),
-		    "the pickle has a sparse tensor: save .to_dense(), or skip it");
+		    "the pickle has a sparse tensor: save .to_dense(); --skip-unsupported");
 	UNSUPPORTED(PROTOCOL GLOBAL("__builtin__", "set"), "the pickle has a set, whose items");
 	UNSUPPORTED(PROTOCOL GLOBAL("torch", "load"), "\"load\" of the Python module \"torch\"");
 	UNSUPPORTED(PROTOCOL GLOBAL("torch", "float6_e2m3fn"), "\"float6_e2m3fn\"");

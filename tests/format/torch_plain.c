@@ -108,6 +108,10 @@ Test(torch_plain, other_plain_values_are_passed_over)
 	READS_AS(GLOBAL("builtins", "complex") "K\1K\2\x86R", NULL);
 	READS_AS(GLOBAL("builtins", "int"), NULL);
 	READS_AS(DTYPE("f4", "<"), NULL);
+}
+
+Test(torch_plain, long_forms_of_plain_values_are_read)
+{
 	READS_AS("\x8b\1\0\0\0\7", "7");
 	READS_AS("\x8d\1\0\0\0\0\0\0\0x", "x");
 }

@@ -177,14 +177,13 @@ class Groups(files.WithModel):
     def test_ranks_verify_what_they_share(self):
         with hoist.open(self.path) as checkpoint:
             checkpoint.keep_digests()
-            end = checkpoint["t90"].offset + checkpoint["t90"].nbytes
+        self.addCleanup(os.unlink, self.path + ".xxh3")
         for said in self.ranks((MANY, "whole"), (MANY, "whole"), verify=True, drop_cache=True):
             self.check(said, MANY)
-        files.damage(self.path, end - 1)
-        self.addCleanup(files.damage, self.path, end - 1)
+        files.spoil_kept(self.path)
         said = self.ranks((MANY, "whole"), (MANY, "whole"), verify=True)
         errors = [rank[-1]["error"] for rank in said]
-        self.assertTrue(any("t90" in error and "damaged" in error for error in errors), errors)
+        self.assertTrue(any("damaged" in error for error in errors), errors)
 
     def test_a_rank_that_ends_is_an_error_in_the_other(self):
         for end in ("killed", "failed", "absent"):

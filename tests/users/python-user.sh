@@ -42,8 +42,8 @@ sees 'cuda:0' '5 tensors|336'
 python_types 0 'import hoist
 with hoist.open("model/") as ckpt, hoist.save(ckpt, "step-200/", digest=True) as save:
     save.wait()
-print(hoist.open("step-200/").digest("wq"))'
-sees '[0-9a-f]'
+print(hoist.open("step-200/").digest("wq").hex())'
+sees '^[0-9a-f]{32}$'
 
 # --- README's own lines, of which those for torch need torch ---
 cat >readme.py <<'END'

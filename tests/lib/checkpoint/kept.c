@@ -78,29 +78,27 @@ static void digests_are_found_until_the_file_changes(void)
 	expect_kept(support_folder(), 1, 0, NULL);
 	CHECK(keep(path, 7) == 0);
 	expect_kept(path, 7, 0, NULL);
-	/* Another mtime, and the old one again. */
+	/* Another mtime; then the old one, which leaves another ctime. */
 	move_mtime("x.gguf", -10);
-	expect_kept(path, 7, -ENODATA, "before it changed");
+	expect_kept(path, 7, -ENODATA, "as the file is now");
 	move_mtime("x.gguf", 10);
-	expect_kept(path, 7, 0, NULL);
-	/* Another tensor under the same size and mtime. */
-	struct stat st;
-	CHECK(stat(path, &st) == 0);
-	const struct timespec times[2] = {st.st_atim, st.st_mtim};
-	write_gguf("x.gguf", "b", 0, 0, 0);
-	CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
-	expect_kept(path, 7, -ENODATA, "before it changed");
+	expect_kept(path, 7, -ENODATA, "as the file is now");
+	/* The mtime may lie in the future: the ctime does not. */
+	move_mtime("x.gguf", 1000000);
+	CHECK(keep(path, 3) == 0);
+	expect_kept(path, 3, 0, NULL);
 	write_gguf("x.gguf", "a", 0, 0, 0);
-	CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
-	expect_kept(path, 7, 0, NULL);
+	expect_kept(path, 3, -ENODATA, "as the file is now");
+	CHECK(keep(path, 5) == 0);
+	expect_kept(path, 5, 0, NULL);
 	/* Digests that are not younger than the file. */
-	CHECK(utimensat(AT_FDCWD, in_folder("x.gguf.xxh3"), times, 0) == 0);
-	expect_kept(path, 7, -ENODATA, "before it changed");
+	move_mtime("x.gguf.xxh3", -10);
+	expect_kept(path, 5, -ENODATA, "as the file is now");
 	support_cleanup();
 }
 
-/* Texts that a hostile folder may have. */
-static void no_byte_of_kept_digests_is_trusted(void)
+/* A text that is cut, or has another character anywhere. */
+static void broken_texts_are_no_digests(void)
 {
 	char text[512];
 	write_gguf("x.gguf", "a", 0, 0, 0);
@@ -111,18 +109,18 @@ static void no_byte_of_kept_digests_is_trusted(void)
 	CHECK(n > 0 && (size_t)n < sizeof text - 1);
 	for (ssize_t cut = 0; cut < n; cut++) {
 		support_put("x.gguf.xxh3", text, (size_t)cut);
-		expect_kept(in_folder("x.gguf"), 1, -ENODATA, "before it changed");
+		expect_kept(in_folder("x.gguf"), 1, -ENODATA, "as the file is now");
 	}
 	for (ssize_t i = 0; i < n; i++) {
 		char was = text[i];
 		text[i] = was == 'g' ? 'h' : 'g';
 		support_put("x.gguf.xxh3", text, (size_t)n);
-		expect_kept(in_folder("x.gguf"), 1, -ENODATA, "before it changed");
+		expect_kept(in_folder("x.gguf"), 1, -ENODATA, "as the file is now");
 		text[i] = was;
 	}
 	text[n] = '\n';
 	support_put("x.gguf.xxh3", text, (size_t)n + 1);
-	expect_kept(in_folder("x.gguf"), 1, -ENODATA, "before it changed");
+	expect_kept(in_folder("x.gguf"), 1, -ENODATA, "as the file is now");
 	CHECK(unlink(in_folder("x.gguf.xxh3")) == 0);
 	CHECK(mkdir(in_folder("x.gguf.xxh3"), 0777) == 0);
 	expect_kept(in_folder("x.gguf"), 1, -ENODATA, "holds no digests");
@@ -158,13 +156,48 @@ static void wrong_calls_keep_nothing(void)
 	hoist_checkpoint_close(checkpoint);
 	CHECK(access(in_folder("x.gguf.xxh3"), F_OK) < 0);
 	support_cleanup();
+	support_put_safetensors("m.safetensors",
+				"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+				"\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+				"12345678", 8);
+	write_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
+	CHECK(keep(support_folder(), 1) == -ENOTSUP);
+	CHECK(strstr(hoist_error(), "tensors that the index does not name") != NULL);
+	CHECK(access(in_folder("m.safetensors.xxh3"), F_OK) < 0);
+	support_cleanup();
+}
+
+/* A path that no longer leads to the file that was opened. */
+static void digests_go_beside_the_opened_file_only(void)
+{
+	static const unsigned char digests[1][16];
+	char path[512];
+	hoist_checkpoint *checkpoint;
+	write_gguf("x.gguf", "a", 0, 0, 0);
+	write_gguf("y.gguf", "a", 0, 0, 0);
+	checkpoint = opened(in_folder("x.gguf"));
+	snprintf(path, sizeof path, "%s", in_folder("x.gguf"));
+	CHECK(rename(in_folder("y.gguf"), path) == 0);
+	CHECK(hoist_checkpoint_keep_digests(checkpoint, 1, digests) == -EBADMSG);
+	CHECK(strstr(hoist_error(), "is another file now") != NULL);
+	CHECK(unlink(path) == 0);
+	CHECK(hoist_checkpoint_keep_digests(checkpoint, 1, digests) == -ENOENT);
+	hoist_checkpoint_close(checkpoint);
+	CHECK(access(in_folder("x.gguf.xxh3"), F_OK) < 0);
+	write_gguf("x.gguf", "a", 0, 0, 0);
+	CHECK(hoist_checkpoint_open(in_folder("x.gguf"), HOIST_OPEN_RAW, &checkpoint) == 0);
+	CHECK(hoist_checkpoint_keep_digests(checkpoint, 1, digests) == -ENOTSUP);
+	CHECK(strstr(hoist_error(), "opened as raw bytes") != NULL);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
 }
 
 int main(void)
 {
 	digests_are_found_until_the_file_changes();
-	no_byte_of_kept_digests_is_trusted();
+	broken_texts_are_no_digests();
 	each_file_of_an_index_has_its_own();
 	wrong_calls_keep_nothing();
+	digests_go_beside_the_opened_file_only();
 	return 0;
 }
