@@ -3,6 +3,7 @@
  * The contract is in tools/tool.h. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,27 @@ static int digest_json(struct operation *op, XXH3_state_t *state)
 			  false);
 }
 
+/* Finds out before all is read whether files can be written beside the checkpoint's. */
+static int check_folders(const struct operation *op)
+{
+	hoist_file_info file = {.size = sizeof file};
+	for (size_t f = 0; hoist_checkpoint_file(op->checkpoint, f, &file) == 0; f++) {
+		const char *name = base_name(file.path);
+		char *folder = name == file.path ? strdup(".")
+						 : strndup(file.path, (size_t)(name - file.path));
+		if (folder == NULL)
+			return fail_memory();
+		int status = access(folder, W_OK | X_OK) == 0
+				     ? STATUS_OK
+				     : fail("%s: no digests can be kept there: %s", folder,
+					    strerror(errno));
+		free(folder);
+		if (status != STATUS_OK)
+			return status;
+	}
+	return STATUS_OK;
+}
+
 /* Keeps the load's digests of all tensors beside the files. */
 static int keep(const struct operation *op)
 {
@@ -136,6 +158,8 @@ int cmd_digest(const struct args *args)
 		return args_refuse(args, "digests are kept of all tensors: leave out --keep, or ",
 				   "--tensor and --exclude", "");
 	int status = operation_open(&op, args);
+	if (status == STATUS_OK && args->keep)
+		status = check_folders(&op);
 	if (status == STATUS_OK && (state = XXH3_createState()) == NULL)
 		status = fail_memory();
 	if (status == STATUS_OK)

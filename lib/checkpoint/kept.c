@@ -166,7 +166,17 @@ static int wait_for_tick(const struct hoist__file *file)
 	return 0;
 }
 
-static int write_text(const char *path, const char *text, size_t n)
+/* Only those who may read the file may read its digests. */
+static void limit_mode(const struct hoist__output *output, uint32_t mode)
+{
+	struct stat st;
+	int fd = hoist__output_file(output)->fd;
+	/* A file system without modes has given the mode that it has for all. */
+	if (fstat(fd, &st) == 0 && (st.st_mode & 0777 & ~mode) != 0)
+		(void)fchmod(fd, st.st_mode & 0777 & mode);
+}
+
+static int write_text(const char *path, uint32_t mode, const char *text, size_t n)
 {
 	struct hoist__output *output = NULL;
 	int err = hoist__output_create(path, n, HOIST__OUTPUT_NO_DIRECT, &output);
@@ -175,6 +185,8 @@ static int write_text(const char *path, const char *text, size_t n)
 	err = hoist__output_write(output, 0, text, n);
 	if (err == 0)
 		err = hoist__output_finish(output);
+	if (err == 0)
+		limit_mode(output, mode);
 	if (err == 0)
 		err = hoist__output_publish(output);
 	if (err == 0)
@@ -220,7 +232,7 @@ static int keep_file(const struct hoist__checkpoint_file *shard, const unsigned 
 	if (err == 0)
 		err = check_path(shard->file);
 	if (err == 0)
-		err = write_text(path, text, bytes);
+		err = write_text(path, shard->file->mode, text, bytes);
 	free(text);
 	free(lines);
 	free(path);

@@ -186,6 +186,10 @@ one_line 'is damaged: its digest is'
 touch "$1"
 run 1 load --check-digests "$work/plain"
 one_line 'as the file is now'
+chmod 640 "$1"
+rm "$1.xxh3"
+run 0 digest --keep "$work/plain"
+case $(ls -l "$1.xxh3") in -rw-?-----*) ;; *) fail "who may not read the file may read its digests" ;; esac
 run 2 digest --keep --tensor '*' "$work/plain"
 one_line --keep
 run 1 load --slice '*:0:0/100003' "$work/all"
