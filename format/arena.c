@@ -7,8 +7,10 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 
 #define FIRST_CHUNK_BYTES HOIST__KIB
 #define LAST_CHUNK_BYTES HOIST__MIB
@@ -49,6 +51,19 @@ void *hoist__arena_alloc(struct hoist__arena *arena, size_t bytes, size_t align)
 	}
 	arena->used = at + bytes;
 	return (char *)arena->chunks->data + at;
+}
+
+int hoist__arena_text(struct hoist__arena *arena, const char *text, size_t n, const char *what,
+		      const char **ret)
+{
+	char *copy = hoist__arena_alloc(arena, n + 1, 1);
+	if (copy == NULL)
+		return hoist__fail_nomem(what, n + 1);
+	if (n > 0)
+		memcpy(copy, text, n);
+	copy[n] = '\0';
+	*ret = copy;
+	return 0;
 }
 
 void hoist__arena_fini(struct hoist__arena *arena)

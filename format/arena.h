@@ -24,6 +24,11 @@ struct hoist__arena {
  * exhausted. */
 void *hoist__arena_alloc(struct hoist__arena *arena, size_t bytes, size_t align);
 
+/* Copies @n bytes of @text, and puts a NUL behind them.  @what: for the message.
+ * Returns: 0; -ENOMEM. */
+int hoist__arena_text(struct hoist__arena *arena, const char *text, size_t n, const char *what,
+		      const char **ret);
+
 void hoist__arena_fini(struct hoist__arena *arena);
 
 #endif

@@ -90,12 +90,6 @@ static bool is_zero(const struct start *start)
 	return true;
 }
 
-static bool is_pickle(const struct start *start)
-{
-	return start->n >= 2 && start->bytes[0] == 0x80 && start->bytes[1] >= 2 &&
-	       start->bytes[1] <= 5;
-}
-
 /* Returns the name of the other format and the remedy; NULL if it is not known. */
 static const char *other_format(const struct start *start)
 {
@@ -122,7 +116,7 @@ static const char *other_format(const struct start *start)
 	for (size_t i = 0; i < HOIST__ARRAY_SIZE(known); i++)
 		if (begins(start, known[i].magic, known[i].n))
 			return known[i].what;
-	if (is_pickle(start))
+	if (hoist__torch_is_old(start->bytes, start->n))
 		return HOIST__TORCH_OLD;
 	if (is_html(start))
 		return "a web page: the download went wrong (is a login needed?)";
@@ -189,7 +183,7 @@ int hoist__format_detect(const struct hoist__reader *reader, enum hoist__format 
 		*ret = HOIST__INDEX;
 	} else if (start.n > 8 && start.bytes[8] == '{') {
 		*ret = HOIST__SAFETENSORS;
-	} else if (reader->lenient && is_pickle(&start)) {
+	} else if (reader->lenient && hoist__torch_is_old(start.bytes, start.n)) {
 		*ret = HOIST__TORCH;
 	} else {
 		err = fail_unknown(reader, &start);

@@ -105,15 +105,9 @@ int hoist__gguf_take_name(struct hoist__gguf *gguf, const char *what, const char
 					"%s is no text in UTF-8: byte 0x%02x", what,
 					(unsigned char)text[good]);
 	/* A copy, since read_all() gives back the memory behind the pairs. */
-	char *kept = hoist__arena_alloc(&gguf->box->arena, n + 1, 1);
-	if (kept == NULL)
-		return hoist__fail_nomem(what, n + 1);
-	memcpy(kept, text, n);
-	kept[n] = '\0';
 	gguf->at += n;
-	*ret = kept;
 	*ret_bytes = n;
-	return 0;
+	return hoist__arena_text(&gguf->box->arena, text, n, what, ret);
 }
 
 /* --- tensors --- */

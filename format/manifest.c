@@ -48,14 +48,9 @@ int hoist__manifest_rename(struct hoist__manifest *manifest, const char *name, s
 	if (name_bytes == 0 || hoist__utf8_text(name, name_bytes) < name_bytes)
 		return hoist__fail(-EINVAL, "no tensor can be called %s: a name is UTF-8",
 				   hoist__quoted(name, name_bytes, quoted));
-	char *kept = hoist__arena_alloc(&box->arena, name_bytes + 1, 1);
-	if (kept == NULL)
-		return hoist__fail_nomem("a tensor's name", name_bytes + 1);
-	memcpy(kept, name, name_bytes);
-	kept[name_bytes] = '\0';
-	manifest->tensors[0].name = kept;
 	manifest->tensors[0].name_bytes = name_bytes;
-	return 0;
+	return hoist__arena_text(&box->arena, name, name_bytes, "a tensor's name",
+				 &manifest->tensors[0].name);
 }
 
 int hoist__keep_string(struct hoist__json *json, const char *what,

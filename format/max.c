@@ -114,13 +114,8 @@ static int read_name(struct reader *r, struct hoist__tensor *tensor)
 				   at + 4 + good);
 	static const char unnamed[] = "buffer";
 	tensor->name_bytes = n > 0 ? n : sizeof unnamed - 1;
-	char *name = hoist__arena_alloc(&r->box->arena, tensor->name_bytes + 1, 1);
-	if (name == NULL)
-		return hoist__fail_nomem("a name", tensor->name_bytes + 1);
-	memcpy(name, n > 0 ? key : unnamed, tensor->name_bytes);
-	name[tensor->name_bytes] = '\0';
-	tensor->name = name;
-	return 0;
+	return hoist__arena_text(&r->box->arena, n > 0 ? key : unnamed, tensor->name_bytes,
+				 "a name", &tensor->name);
 }
 
 static int read_shape(struct reader *r, struct hoist__tensor *tensor)

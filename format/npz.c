@@ -33,12 +33,9 @@ static int read_entry(struct hoist__zip *zip, const struct hoist__zip_entry *ent
 	if (err < 0)
 		return err;
 	size_t n = entry->name_bytes - SUFFIX_BYTES;
-	char *name = hoist__arena_alloc(arena, n + 1, 1);
-	if (name == NULL)
-		return hoist__fail_nomem("a name", n + 1);
-	memcpy(name, entry->name, n);
-	name[n] = '\0';
-	tensor->name = name;
+	err = hoist__arena_text(arena, entry->name, n, "a name", &tensor->name);
+	if (err < 0)
+		return err;
 	tensor->name_bytes = n;
 	(void)snprintf(what, sizeof what, "%s: entry %s", zip->file,
 		       hoist__quoted(entry->name, entry->name_bytes, shown));

@@ -19,13 +19,7 @@ static int keep(struct hoist__torch_file *file, struct hoist__manifest_box *box,
 	int err = hoist__pickle_charge(&file->pickle, n + 1);
 	if (err < 0)
 		return err;
-	char *copy = hoist__arena_alloc(&box->arena, n + 1, 1);
-	if (copy == NULL)
-		return hoist__fail_nomem("a text", n + 1);
-	memcpy(copy, text, n);
-	copy[n] = '\0';
-	*ret = copy;
-	return 0;
+	return hoist__arena_text(&box->arena, text, n, "a text", ret);
 }
 
 int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file *file,

@@ -78,19 +78,6 @@ static int push_name(struct walk *w, const char *name, size_t n)
 	return 0;
 }
 
-/* Makes a copy that lives as long as the manifest.  Pre: its bytes have been charged for. */
-static int keep(struct walk *w, const char *text, size_t n, const char **ret)
-{
-	char *copy = hoist__arena_alloc(&w->box->arena, n + 1, 1);
-	if (copy == NULL)
-		return hoist__fail_nomem("a name", n + 1);
-	if (n > 0)
-		memcpy(copy, text, n);
-	copy[n] = '\0';
-	*ret = copy;
-	return 0;
-}
-
 /* --- tensors and metadata --- */
 
 static int keep_shape(struct walk *w, const struct hoist__torch_tensor *from,
@@ -137,7 +124,8 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 	 * becomes the manifest's, sorted. */
 	err = hoist__pickle_charge(&w->file->pickle, 4 * sizeof entry + w->path_bytes + 1);
 	if (err == 0)
-		err = keep(w, w->path, w->path_bytes, &entry.tensor.name);
+		err = hoist__arena_text(&w->box->arena, w->path, w->path_bytes, "a name",
+					&entry.tensor.name);
 	if (err == 0) /* @entry.tensor keeps its name */
 		err = hoist__torch_place(w->file, from, entry.tensor.name, &entry.tensor);
 	if (err == -ENOTSUP && w->file->pickle.lenient)
@@ -192,9 +180,9 @@ static int add_metadata(struct walk *w, const struct hoist__pickle_value *value)
 	if (err < 0 || hoist__utf8_text(w->path, w->path_bytes) < w->path_bytes ||
 	    hoist__utf8_text(text, n) < n)
 		return err;
-	err = keep(w, w->path, w->path_bytes, &pair.key);
+	err = hoist__arena_text(&w->box->arena, w->path, w->path_bytes, "a name", &pair.key);
 	if (err == 0)
-		err = keep(w, text, n, &pair.value);
+		err = hoist__arena_text(&w->box->arena, text, n, "a value", &pair.value);
 	return err == 0 ? hoist__metadata_push(&w->metadata, &pair, w->metadata.n) : err;
 }
 

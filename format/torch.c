@@ -237,9 +237,12 @@ static int parse(struct hoist__torch_file *file, struct hoist__manifest **ret)
 /* Gives whether the file is a pickle, and no archive. */
 static int is_old(const struct hoist__reader *reader, bool *ret)
 {
-	unsigned char first = 0;
-	int err = reader->bytes > 0 ? reader->read(reader->context, 0, &first, 1) : 0;
-	*ret = first == 0x80;
+	unsigned char start[2];
+	int err = reader->bytes >= sizeof start
+			  ? reader->read(reader->context, 0, start, sizeof start)
+			  : 0;
+	*ret = err == 0 && reader->bytes >= sizeof start &&
+	       hoist__torch_is_old(start, sizeof start);
 	return err;
 }
 

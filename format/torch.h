@@ -62,6 +62,12 @@
 	"a Python pickle, as PyTorch before 1.6 wrote its checkpoints: reading it would run its "  \
 	"instructions; save it again with a newer torch.save, or as safetensors"
 
+/* True if @bytes begin as such a pickle does. */
+static inline bool hoist__torch_is_old(const unsigned char *bytes, size_t n)
+{
+	return n >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
 /* The names that a pickle may have. */
 enum hoist__torch_global {
 	HOIST__TORCH_ORDERED_DICT,
