@@ -61,7 +61,7 @@ static PyObject *checkpoint_close(PyObject *self, PyObject *none)
 	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
 	(void)none;
 	if (atomic_load(&((object *)self)->n_uses) > 0) {
-		PyErr_SetString(PyExc_ValueError, "another thread starts a load of the checkpoint");
+		PyErr_SetString(PyExc_ValueError, "another thread uses the checkpoint");
 		return NULL;
 	}
 	((object *)self)->checkpoint = NULL;
