@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/fail.h"
+#include "tools/fd.h"
 
 struct token {
 	const char *at; /* behind the quote */
@@ -76,18 +77,13 @@ static int read_text(int fd, const char *name, char **ret, size_t *n)
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return fail("reading %s: %s", name, strerror(errno));
-	size_t room = (size_t)st.st_size;
-	*ret = malloc(room + 1);
+	*ret = malloc((size_t)st.st_size + 1);
 	if (*ret == NULL)
 		return fail_memory();
-	for (*n = 0; *n < room;) {
-		ssize_t got = pread(fd, *ret + *n, room - *n, (off_t)*n);
-		if (got == 0)
-			break;
-		if (got < 0 && errno != EINTR)
-			return fail("reading %s: %s", name, strerror(errno));
-		*n += got > 0 ? (size_t)got : 0;
-	}
+	ssize_t got = fd_read(fd, *ret, (size_t)st.st_size);
+	if (got < 0)
+		return fail("reading %s: %s", name, strerror(errno));
+	*n = (size_t)got;
 	return STATUS_OK;
 }
 
@@ -137,7 +133,7 @@ int config_dtype_set(int *fd, const char *dtype, const char *name, bool *changed
 	if (made >= 0) {
 		(void)close(*fd);
 		*fd = made;
-		(void)lseek(made, 0, SEEK_SET);
 	}
+	(void)lseek(*fd, 0, SEEK_SET);
 	return status;
 }
