@@ -9,7 +9,6 @@
 #include "tools/config-dtype.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,34 +86,27 @@ static int read_text(int fd, const char *name, char **ret, size_t *n)
 	return STATUS_OK;
 }
 
-/* Writes the text with @dtype in each place to @file. */
-static bool write_text(FILE *file, const char *text, size_t n, const char *dtype)
+/* Writes the text with @dtype in each place.  Returns: 0; -1, with errno. */
+static int write_text(int fd, const char *text, size_t n, const char *dtype)
 {
 	struct token value;
 	const char *end = text + n;
-	while (next_value(text, end, dtype, &value)) {
-		(void)fwrite(text, 1, (size_t)(value.at - text), file);
-		(void)fputs(dtype, file);
-		text = value.at + value.n;
-	}
-	(void)fwrite(text, 1, (size_t)(end - text), file);
-	return fflush(file) == 0 && ferror(file) == 0;
+	for (; next_value(text, end, dtype, &value); text = value.at + value.n)
+		if (fd_write(fd, text, (size_t)(value.at - text)) < 0 ||
+		    fd_write(fd, dtype, strlen(dtype)) < 0)
+			return -1;
+	return fd_write(fd, text, (size_t)(end - text));
 }
 
 static int make(const char *text, size_t n, const char *dtype, const char *name, int *ret)
 {
 	int fd = memfd_create("hoist-config", MFD_CLOEXEC);
-	int copy = fd >= 0 ? dup(fd) : -1;
-	FILE *file = copy >= 0 ? fdopen(copy, "w") : NULL;
-	bool good = file != NULL && write_text(file, text, n, dtype);
-	int status = good ? STATUS_OK : fail("changing %s: %s", name, strerror(errno));
-	if (file != NULL)
-		(void)fclose(file);
-	else if (copy >= 0)
-		(void)close(copy);
-	if (good)
+	if (fd >= 0 && write_text(fd, text, n, dtype) == 0) {
 		*ret = fd;
-	else if (fd >= 0)
+		return STATUS_OK;
+	}
+	int status = fail("changing %s: %s", name, strerror(errno));
+	if (fd >= 0)
 		(void)close(fd);
 	return status;
 }

@@ -65,17 +65,12 @@ int whole_write(const char *path, const char *option, const char *text, size_t b
 	if (status != STATUS_OK)
 		return status;
 	(void)signal(SIGXFSZ, SIG_IGN); /* the write fails instead */
-	bool good = fd_write(fd, text, bytes) == 0 && fsync(fd) == 0;
-	int err = errno;
-	if (close(fd) != 0 && good) {
-		good = false;
+	int err = fd_write(fd, text, bytes) < 0 || fsync(fd) < 0 ? errno : 0;
+	if (close(fd) < 0 && err == 0)
 		err = errno;
-	}
-	if (good && rename(hidden, path) != 0) {
-		good = false;
+	if (err == 0 && rename(hidden, path) < 0)
 		err = errno;
-	}
-	if (!good) {
+	if (err != 0) {
 		(void)unlink(hidden);
 		status = fail("%s %s: writing it: %s", option, path, strerror(err));
 	}
