@@ -5,17 +5,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "cli/clock.h"
 
 #define MAX_RUNS 99
-
-/* The monotonic clock. */
-static inline uint64_t clock_ns(void)
-{
-	struct timespec now = {0};
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static inline double clock_seconds(void)
 {

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/clock.h"
 #include "cli/format.h"
 
 #define FIRST_NS 200000000
@@ -19,19 +19,12 @@
 
 static struct {
 	const char *doing; /* "loading" */
-	const char *held;  /* NULL: nobody says */
+	const char *held;  /* what holds the work back; NULL: the command does not say */
 	bool watched;
 	bool drawn; /* it is on the terminal now */
 	uint64_t start_ns;
 	uint64_t next_ns; /* it is not drawn again before */
 } line;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now = {0};
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static bool is_watched(void)
 {
@@ -44,7 +37,7 @@ void progress_begin(const char *doing)
 	line.doing = doing;
 	line.held = NULL;
 	line.watched = is_watched();
-	line.start_ns = now_ns();
+	line.start_ns = clock_ns();
 	line.next_ns = line.start_ns + FIRST_NS;
 }
 
@@ -60,6 +53,13 @@ static int columns(void)
 	return known ? size.ws_col : 80;
 }
 
+static void draw_line(const char *text)
+{
+	(void)fprintf(stderr, "\r\033[K%.*s", columns() - 1, text);
+	(void)fflush(stderr);
+	line.drawn = true;
+}
+
 static void draw(uint64_t done, uint64_t total, double seconds)
 {
 	double rate = rate_of(done, seconds);
@@ -73,32 +73,30 @@ static void draw(uint64_t done, uint64_t total, double seconds)
 		       format_bytes(done, &have), format_bytes(total, &all),
 		       100.0 * (double)done / (double)total, format_rate(rate, &speed), rest,
 		       line.held != NULL ? "  " : "", line.held != NULL ? line.held : "");
-	(void)fprintf(stderr, "\r\033[K%.*s", columns() - 1, text);
-	(void)fflush(stderr);
-	line.drawn = true;
+	draw_line(text);
 }
 
 bool progress_is_due(void)
 {
-	return line.watched && now_ns() >= line.next_ns;
+	return line.watched && clock_ns() >= line.next_ns;
 }
 
 void progress_update(uint64_t done, uint64_t total)
 {
 	if (!progress_is_due() || total == 0)
 		return;
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	line.next_ns = now + EVERY_NS;
 	draw(done, total, (double)(now - line.start_ns) / 1e9);
 }
 
 void progress_steps(const char *what, const char *subject, size_t done, size_t total)
 {
-	if (!is_watched())
-		return;
-	(void)fprintf(stderr, "\r\033[Kmeasuring %s, %s   %zu of %zu", what, subject, done, total);
-	(void)fflush(stderr);
-	line.drawn = true;
+	char text[256];
+	(void)snprintf(text, sizeof text, "measuring %s, %s   %zu of %zu", what, subject, done,
+		       total);
+	if (is_watched())
+		draw_line(text);
 }
 
 void progress_end(void)

@@ -254,7 +254,7 @@ static int take_option(struct args *args, size_t row, char *value)
 		return take_pages(args, value);
 	case OPTION_LOAD:
 	case OPTION_CONVERT:
-	case OPTION_AGAIN:
+	case OPTION_LOAD_ONLY:
 		return take_load(args, option_rows[row].name, value);
 	case OPTION_COPY:
 		return take_copy(args, option_rows[row].name, value);

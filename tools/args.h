@@ -55,10 +55,9 @@
 
 #define OPTION_RUN (1u << 30)
 #define OPTION_KEEP (1u << 16)
-#define OPTION_AGAIN (1u << 31) /* of args-load.h: groups, a second load, a timeline */
+#define OPTION_LOAD_ONLY (1u << 31) /* of args-load.h: options that explain does not take */
 
-#define OPTIONS_LOADING                                                                            \
-	(OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_OPEN)
+#define OPTIONS_LOADING (OPTION_DEVICE | OPTION_ENGINE | OPTION_IO | OPTION_BUDGET | OPTION_OPEN)
 
 struct args {
 	const struct command *command;

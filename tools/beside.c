@@ -21,6 +21,7 @@
 #include "cli/fail.h"
 #include "cli/interrupt.h"
 #include "tools/config-dtype.h"
+#include "tools/fd.h"
 
 #define MOST_BYTES ((off_t)64 << 20)
 #define PIECE_BYTES ((size_t)64 << 10)
@@ -217,47 +218,18 @@ static int create(const struct beside *beside, struct beside_file *file)
 		file->hidden = NULL;
 		return status;
 	}
-	mode_t mask = umask(0);
-	(void)umask(mask);
-	(void)fchmod(file->fd, 0666 & ~mask);
+	(void)fchmod(file->fd, fd_new_mode());
 	return STATUS_OK;
-}
-
-/* Reads up to @n bytes, less only at the end of the file.  Returns: how many; -1, with errno. */
-static ssize_t read_piece(int fd, unsigned char *to, size_t n)
-{
-	size_t done = 0;
-	while (done < n) {
-		ssize_t got = read(fd, to + done, n - done);
-		if (got == 0)
-			break;
-		if (got < 0 && errno != EINTR)
-			return -1;
-		done += got > 0 ? (size_t)got : 0;
-	}
-	return (ssize_t)done;
-}
-
-static int write_piece(int fd, const unsigned char *from, size_t n)
-{
-	while (n > 0) {
-		ssize_t put = write(fd, from, n);
-		if (put < 0 && errno != EINTR)
-			return -1;
-		from += put > 0 ? put : 0;
-		n -= put > 0 ? (size_t)put : 0;
-	}
-	return 0;
 }
 
 static int copy_content(const struct beside *beside, const struct beside_file *file, int source)
 {
 	unsigned char piece[PIECE_BYTES];
 	ssize_t n;
-	while ((n = read_piece(source, piece, sizeof piece)) > 0) {
+	while ((n = fd_read(source, piece, sizeof piece)) > 0) {
 		if (interrupted())
 			return fail("cancelled");
-		if (write_piece(file->fd, piece, (size_t)n) < 0)
+		if (fd_write(file->fd, piece, (size_t)n) < 0)
 			return fail("writing %s/%s: %s", beside->to, file->name, strerror(errno));
 	}
 	if (n < 0)
@@ -274,8 +246,8 @@ static int compare(int a, int b)
 {
 	unsigned char of_a[PIECE_BYTES], of_b[PIECE_BYTES];
 	for (;;) {
-		ssize_t n = read_piece(a, of_a, sizeof of_a);
-		ssize_t m = read_piece(b, of_b, sizeof of_b);
+		ssize_t n = fd_read(a, of_a, sizeof of_a);
+		ssize_t m = fd_read(b, of_b, sizeof of_b);
 		if (n < 0 || m < 0)
 			return -1;
 		if (n != m || memcmp(of_a, of_b, (size_t)n) != 0)

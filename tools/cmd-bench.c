@@ -11,23 +11,26 @@
 
 #define OPTIONS_TABLE (OPTION_RUNS | OPTION_QUICK | OPTION_SVG | OPTION_JSON)
 
-static const struct {
+static const struct bench {
 	const char *name;
 	const char *summary;
 	unsigned options;
+	bool takes_file;
+	int (*run)(const struct bench_request *request);
 } benches[] = {
 	{"alloc", "the allocator beside others: malloc of glibc, jemalloc, mimalloc and tcmalloc",
-	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_WORK | OPTION_BARS},
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_WORK | OPTION_BARS, false, bench_alloc},
 	{"replay", "the allocations and frees that FILE recorded (hoist_memory_trace(), RMM's log)",
-	 OPTION_DEVICE | OPTION_RUNS | OPTION_JSON},
+	 OPTION_DEVICE | OPTION_RUNS | OPTION_JSON, true, bench_replay},
 	{"io", "reading FILE: size of a read x reads in flight x engine x direct, cached, hot",
-	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_OPEN},
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_OPEN, true, bench_io},
 	{"load",
 	 "loading the checkpoint FILE: engines, streams, targets, groups, peers; --save: "
 	 "saving, too",
-	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO | OPTION_OPEN},
+	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO | OPTION_OPEN, true,
+	 bench_load},
 	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers",
-	 OPTIONS_TABLE | OPTION_BARS},
+	 OPTIONS_TABLE | OPTION_BARS, false, bench_copy},
 };
 
 #define N_BENCHES (sizeof benches / sizeof benches[0])
@@ -53,43 +56,36 @@ static int list(const struct args *args)
 	return json_print(json_pack("{s:o}", "benches", array), true);
 }
 
-static int of_file(const struct args *args, const struct bench_request *request)
+static const struct bench *find(const char *name)
 {
-	const char *what = args->operands[0];
-	bool load = strcmp(what, "load") == 0;
-	if (request->path == NULL)
-		return args_refuse(args, what, " needs a FILE", "");
-	if (request->to != NULL && !request->save)
-		return args_refuse(args, "--to is for --save", "", "");
-	if (!load && request->runs > 9)
-		return args_refuse(args, "io takes at most 9 --runs", "", "");
-	return load ? bench_load(request) : bench_io(request);
-}
-
-static int of_allocator(const struct args *args, const struct bench_request *request)
-{
-	if (request->path != NULL)
-		return args_refuse(args, "alloc takes no FILE: ", request->path, "");
-	for (size_t i = 0; i < request->n_works; i++) {
-		if (!bench_alloc_has(request->works[i]))
-			return args_refuse(args, "--work ", request->works[i],
-					   ": there is no such work");
-	}
-	return bench_alloc(request);
-}
-
-/* Refuses a name that is none, and options that the measurement does not take. */
-static int check(const struct args *args)
-{
-	const char *what = args->operands[0];
 	for (size_t i = 0; i < N_BENCHES; i++)
-		if (strcmp(what, benches[i].name) == 0) {
-			if (args->bars && args->json)
-				return args_refuse(args, "--json has the bars: leave out ",
-						   "--bars", "");
-			return args_only(args, what, benches[i].options);
-		}
-	return args_refuse(args, "there is nothing to measure called ", what, "");
+		if (strcmp(name, benches[i].name) == 0)
+			return &benches[i];
+	return NULL;
+}
+
+/* Refuses options that the measurement does not take, and values that it cannot use. */
+static int check(const struct args *args, const struct bench *bench)
+{
+	if (args->bars && args->json)
+		return args_refuse(args, "--json has the bars: leave out ", "--bars", "");
+	int status = args_only(args, bench->name, bench->options);
+	if (status != STATUS_OK)
+		return status;
+	const char *path = args->operands[1];
+	if (bench->takes_file && path == NULL)
+		return args_refuse(args, bench->name, " needs a FILE", "");
+	if (!bench->takes_file && path != NULL)
+		return args_refuse(args, bench->name, " takes no FILE: leave it out", "");
+	if (args->to != NULL && !args->save)
+		return args_refuse(args, "--to is for --save: add that, or leave out --to", "", "");
+	if (bench->run == bench_io && args->runs > 9)
+		return args_refuse(args, "io takes at most 9 --runs", "", "");
+	for (size_t i = 0; i < args->n_patterns; i++)
+		if (!bench_alloc_has(args->patterns[i]))
+			return args_refuse(args, "--work ", args->patterns[i],
+					   ": there is no such work");
+	return STATUS_OK;
 }
 
 int cmd_bench(const struct args *args)
@@ -109,20 +105,11 @@ int cmd_bench(const struct args *args)
 					      .json = args->json};
 	if (what != NULL && strcmp(what, "worker") == 0 && request.path != NULL)
 		return bench_alloc_worker(request.path, request.device);
-	int status = what != NULL ? check(args) : args_only(args, "the list", OPTION_JSON);
+	const struct bench *bench = what != NULL ? find(what) : NULL;
+	if (what != NULL && bench == NULL)
+		return args_refuse(args, "there is nothing to measure called ", what, "");
+	int status = bench != NULL ? check(args, bench) : args_only(args, "the list", OPTION_JSON);
 	if (status != STATUS_OK)
 		return status;
-	if (what == NULL)
-		return list(args);
-	if (strcmp(what, "io") == 0 || strcmp(what, "load") == 0)
-		return of_file(args, &request);
-	if (strcmp(what, "alloc") == 0)
-		return of_allocator(args, &request);
-	if (strcmp(what, "copy") == 0 && request.path != NULL)
-		return args_refuse(args, "copy takes no FILE: ", request.path, "");
-	if (strcmp(what, "copy") == 0)
-		return bench_copy(&request);
-	if (request.path == NULL)
-		return args_refuse(args, "replay needs a FILE", "", "");
-	return bench_replay(&request);
+	return bench != NULL ? bench->run(&request) : list(args);
 }

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <time.h>
 
 #include <hoist/hoist.h>
 
 #include "tools/args.h"
 #include "tools/cached.h"
 #include "tools/selection.h"
+#include "cli/clock.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -309,20 +309,13 @@ static int load_all(struct cached *cached, hoist_load_report *report)
 	return STATUS_OK;
 }
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec now;
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* No load runs here, so the report is filled by hand. */
 int cached_load(const struct args *args, hoist_load_report *report)
 {
 	struct cached cached = {.args = args};
 	hoist_device_info device = {.size = sizeof device};
-	uint64_t start = now_ns(CLOCK_MONOTONIC);
-	uint64_t start_cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+	uint64_t start = clock_ns();
+	uint64_t start_cpu = clock_ns_of(CLOCK_PROCESS_CPUTIME_ID);
 	*report = (hoist_load_report){.size = sizeof *report};
 	int err = hoist_device_open(args->device, &cached.device);
 	if (err == 0)
@@ -333,9 +326,9 @@ int cached_load(const struct args *args, hoist_load_report *report)
 	if (status == STATUS_OK)
 		status = load_all(&cached, report);
 	report->mapped_bytes = report->n_copies == 0 ? report->bytes : 0;
-	report->ns = now_ns(CLOCK_MONOTONIC) - start;
+	report->ns = clock_ns() - start;
 	report->work_ns = report->ns;
-	report->cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
+	report->cpu_ns = clock_ns_of(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
 	report->emulated = device.emulated;
 	(void)snprintf(report->device, sizeof report->device, "%s",
 		       cached.device != NULL ? hoist_device_spec(cached.device) : "");

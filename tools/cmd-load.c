@@ -267,14 +267,15 @@ int load_check(const struct args *args)
 				   "--verbose", "");
 	if (args->cache && args->load.timeline != NULL)
 		return args_refuse(args,
-				   "an image of the cache is there already, and no chunk of "
-				   "it moves: leave out --cache, or --timeline",
+				   "with --cache a load maps an image, and no chunk moves: leave "
+				   "out --cache, or --timeline",
 				   "", "");
 	if (args->cache && args->load.given != NULL)
 		return args_refuse(args, "--cache takes tensors as they are: leave out --",
 				   args->load.given, "");
 	if (args->cache && (args->io == HOIST_IO_MAP || args->io == HOIST_IO_ADAPTIVE))
-		return args_refuse(args, "--cache maps memory, and no file: leave out ",
+		return args_refuse(args,
+				   "--cache maps an image in memory, not the files: leave out ",
 				   args->io == HOIST_IO_MAP ? "--io map" : "--io adaptive", "");
 	if (args->load.of_map != NULL && args->io != HOIST_IO_MAP)
 		return args_refuse(args,

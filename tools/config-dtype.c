@@ -9,7 +9,6 @@
 #include "tools/config-dtype.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/fail.h"
+#include "tools/fd.h"
 
 struct token {
 	const char *at; /* behind the quote */
@@ -76,49 +76,37 @@ static int read_text(int fd, const char *name, char **ret, size_t *n)
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return fail("reading %s: %s", name, strerror(errno));
-	size_t room = (size_t)st.st_size;
-	*ret = malloc(room + 1);
+	*ret = malloc((size_t)st.st_size + 1);
 	if (*ret == NULL)
 		return fail_memory();
-	for (*n = 0; *n < room;) {
-		ssize_t got = pread(fd, *ret + *n, room - *n, (off_t)*n);
-		if (got == 0)
-			break;
-		if (got < 0 && errno != EINTR)
-			return fail("reading %s: %s", name, strerror(errno));
-		*n += got > 0 ? (size_t)got : 0;
-	}
+	ssize_t got = fd_read(fd, *ret, (size_t)st.st_size);
+	if (got < 0)
+		return fail("reading %s: %s", name, strerror(errno));
+	*n = (size_t)got;
 	return STATUS_OK;
 }
 
-/* Writes the text with @dtype in each place to @file. */
-static bool write_text(FILE *file, const char *text, size_t n, const char *dtype)
+/* Writes the text with @dtype in each place.  Returns: 0; -1, with errno. */
+static int write_text(int fd, const char *text, size_t n, const char *dtype)
 {
 	struct token value;
 	const char *end = text + n;
-	while (next_value(text, end, dtype, &value)) {
-		(void)fwrite(text, 1, (size_t)(value.at - text), file);
-		(void)fputs(dtype, file);
-		text = value.at + value.n;
-	}
-	(void)fwrite(text, 1, (size_t)(end - text), file);
-	return fflush(file) == 0 && ferror(file) == 0;
+	for (; next_value(text, end, dtype, &value); text = value.at + value.n)
+		if (fd_write(fd, text, (size_t)(value.at - text)) < 0 ||
+		    fd_write(fd, dtype, strlen(dtype)) < 0)
+			return -1;
+	return fd_write(fd, text, (size_t)(end - text));
 }
 
 static int make(const char *text, size_t n, const char *dtype, const char *name, int *ret)
 {
 	int fd = memfd_create("hoist-config", MFD_CLOEXEC);
-	int copy = fd >= 0 ? dup(fd) : -1;
-	FILE *file = copy >= 0 ? fdopen(copy, "w") : NULL;
-	bool good = file != NULL && write_text(file, text, n, dtype);
-	int status = good ? STATUS_OK : fail("changing %s: %s", name, strerror(errno));
-	if (file != NULL)
-		(void)fclose(file);
-	else if (copy >= 0)
-		(void)close(copy);
-	if (good)
+	if (fd >= 0 && write_text(fd, text, n, dtype) == 0) {
 		*ret = fd;
-	else if (fd >= 0)
+		return STATUS_OK;
+	}
+	int status = fail("changing %s: %s", name, strerror(errno));
+	if (fd >= 0)
 		(void)close(fd);
 	return status;
 }
@@ -137,7 +125,7 @@ int config_dtype_set(int *fd, const char *dtype, const char *name, bool *changed
 	if (made >= 0) {
 		(void)close(*fd);
 		*fd = made;
-		(void)lseek(made, 0, SEEK_SET);
 	}
+	(void)lseek(*fd, 0, SEEK_SET);
 	return status;
 }

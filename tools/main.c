@@ -38,7 +38,7 @@ static const struct command commands[] = {
 	{"load", "PATH", "load a checkpoint, and say how fast and which way",
 	 "Loads the tensors of PATH to a device, then says how many bytes took how long, and what\n"
 	 "set the pace; -v, also which way each byte went, and why.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_AGAIN |
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_LOAD_ONLY |
 		 OPTION_CACHE | OPTION_VERIFY | OPTION_VERBOSE | OPTION_JSON,
 	 1, 1, cmd_load},
 	{"explain", "PATH", "what a load would read from where, and whether it fits",

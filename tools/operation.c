@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "cli/clock.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -102,8 +102,8 @@ static int check_map(const struct args *args)
 				   of_reads, "");
 	if (load->n_order > 0 && (load->flags & (HOIST_LOAD_POPULATE | HOIST_LOAD_STREAM)) == 0)
 		return args_refuse(args,
-				   "--io map reads nothing before it is touched: add --populate or "
-				   "--stream, or leave out ",
+				   "--io map reads each page when the page is touched, in no given "
+				   "order: add --populate or --stream, or leave out ",
 				   "--order", "");
 	return STATUS_OK;
 }
@@ -140,13 +140,6 @@ static int cancelled(struct operation *op)
 		    format_bytes(total, &total_text));
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Takes the next tensor of a load that streams, and drops the tensor. */
 static int take_next(struct operation *op, uint64_t start_ns)
 {
@@ -155,7 +148,7 @@ static int take_next(struct operation *op, uint64_t start_ns)
 	if (got != 1)
 		return got;
 	if (op->first_ns == 0 && hoist_buffer_bytes(item.buffer) > 0)
-		op->first_ns = now_ns() - start_ns;
+		op->first_ns = clock_ns() - start_ns;
 	if (op->given != NULL && item.target == 0)
 		op->given(op->given_context, item.buffer);
 	hoist_buffer_unref(item.buffer);
@@ -187,7 +180,7 @@ static void show_progress(struct operation *op)
 static int drive(struct operation *op, bool streams)
 {
 	bool asked = false;
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = clock_ns();
 	op->seen = (hoist_load_report){0};
 	progress_begin("loading");
 	while (!step(op, streams, start_ns)) {

@@ -36,7 +36,7 @@ double stage_seconds(const hoist_load_report *report, const struct stage *stage)
 	return (double)time_of(report, stage) / 1e9;
 }
 
-const char *stages_held(const hoist_load *load, hoist_load_report *seen)
+const char *stages_held(hoist_load *load, hoist_load_report *seen)
 {
 	const char *held = NULL;
 	uint64_t most = 0;
@@ -44,7 +44,9 @@ const char *stages_held(const hoist_load *load, hoist_load_report *seen)
 	if (hoist_load_get_times(load, &now) != 0)
 		return NULL;
 	for (size_t i = 0; i < N_STAGES; i++) {
-		uint64_t ns = time_of(&now, &stages[i]) - time_of(seen, &stages[i]);
+		uint64_t before = time_of(seen, &stages[i]);
+		uint64_t ns = time_of(&now, &stages[i]);
+		ns = ns > before ? ns - before : 0;
 		if (ns > most) {
 			most = ns;
 			held = stages[i].held;

@@ -18,8 +18,8 @@ extern const struct stage {
 
 double stage_seconds(const hoist_load_report *report, const struct stage *stage);
 
-/* Says what held the load back most since the last call, whose times are in @seen (0 at first), and
- * which gets those of now.  NULL: no time has passed. */
-const char *stages_held(const hoist_load *load, hoist_load_report *seen);
+/* Says what held the load back most since the last call.  @seen: the times of that call, 0 at first;
+ * gets those of now.  NULL: no time has passed. */
+const char *stages_held(hoist_load *load, hoist_load_report *seen);
 
 #endif

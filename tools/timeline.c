@@ -269,7 +269,7 @@ static double share(uint64_t ns, const struct picture *p)
 static void draw_lane(struct picture *p, const hoist_load_interval *items, size_t n, size_t lane)
 {
 	double top = LANES_TOP + (double)lane * p->height;
-	bool slot = items[0].kind == HOIST_INTERVAL_SLOT;
+	const char *kind = items[0].kind == HOIST_INTERVAL_SLOT ? "slot" : "read";
 	struct text text;
 	struct bar bars[3];
 	uint64_t times[N_STATES] = {0};
@@ -282,13 +282,12 @@ static void draw_lane(struct picture *p, const hoist_load_interval *items, size_
 	(void)fprintf(p->out,
 		      "<g class=\"lane\"><title>%s %u: %zu chunk%s, %s; reading %.0f %%, full "
 		      "%.0f %%, copying %.0f %% of the time</title>\n",
-		      slot ? "slot" : "place", items[0].number, n, n == 1 ? "" : "s",
-		      format_bytes(bytes, &text), share(times[READING], p), share(times[FULL], p),
-		      share(times[COPYING], p));
+		      kind, items[0].number, n, n == 1 ? "" : "s", format_bytes(bytes, &text),
+		      share(times[READING], p), share(times[FULL], p), share(times[COPYING], p));
 	if (p->height >= 8)
-		(void)fprintf(
-			p->out, "<text x=\"%d\" y=\"%.5g\" text-anchor=\"end\">%s %u</text>\n",
-			LEFT - 6, top + p->height - 1, slot ? "slot" : "place", items[0].number);
+		(void)fprintf(p->out,
+			      "<text x=\"%d\" y=\"%.5g\" text-anchor=\"end\">%s %u</text>\n",
+			      LEFT - 6, top + p->height - 1, kind, items[0].number);
 	draw_band(p, items, n, top, p->height > 4 ? p->height - 1 : p->height);
 	(void)fputs("</g>\n", p->out);
 }
@@ -314,10 +313,9 @@ static void draw_lanes(struct picture *p)
 /* The bytes that have arrived at each pixel's time. */
 static void draw_bytes(struct picture *p, const hoist_load_report *report)
 {
-	static uint64_t arrived[WIDTH + 1];
+	uint64_t arrived[WIDTH + 1] = {0};
 	struct text text;
 	uint64_t sum = 0;
-	memset(arrived, 0, sizeof arrived);
 	for (size_t i = 0; i < p->n_chunks; i++) {
 		double at = x_of(p, p->items[i].end_ns) - LEFT;
 		arrived[at < WIDTH ? (size_t)at : WIDTH] += p->items[i].bytes;

@@ -6,7 +6,8 @@
  *     bytes            ___/---''                            arrived, of all
  *     slot 0   [reading |full| copying ][reading ...        a lane for each slot
  *     slot 1     [reading ...
- *     place 0  [reading ...                                 and for each place in host memory
+ *     read 0   [reading ...                                 and for each of the reads that went
+ *                                                           straight to host memory at one time
  *     ms       0         100        200
  *
  * Bars have a tooltip, their <title>.  Shorter bars are drawn together, without one: a cell of the

@@ -16,10 +16,10 @@
 
 #include "cli/fail.h"
 #include "cli/format.h"
+#include "tools/fd.h"
 
-/* Makes ".NAME.hoist-XXXXXX" beside @path, with the rights of the file at @path, or those to read
- * and write, as far as the umask leaves them.  *ret: its path, from malloc; *ret_fd: open for
- * writing. */
+/* Makes ".hoist-XXXXXX" beside @path, with the rights of the file at @path, or of a new one.
+ * *ret: its path, from malloc; *ret_fd: open for writing. */
 static int create(const char *path, const char *option, char **ret, int *ret_fd)
 {
 	struct stat old = {0};
@@ -28,7 +28,9 @@ static int create(const char *path, const char *option, char **ret, int *ret_fd)
 	if (name[0] == '\0' || (there && !S_ISREG(old.st_mode)))
 		return fail("%s %s: there is something that is no file; give the name of a file",
 			    option, path);
-	if (asprintf(ret, "%.*s.%s.hoist-XXXXXX", (int)(name - path), path, name) < 0)
+	if (!there && errno == ENAMETOOLONG)
+		return fail("%s %s: the name is too long; give a shorter one", option, path);
+	if (asprintf(ret, "%.*s.hoist-XXXXXX", (int)(name - path), path) < 0)
 		return fail_memory();
 	*ret_fd = mkostemp(*ret, O_CLOEXEC);
 	if (*ret_fd < 0) {
@@ -38,9 +40,7 @@ static int create(const char *path, const char *option, char **ret, int *ret_fd)
 		free(*ret);
 		return status;
 	}
-	mode_t mask = umask(0);
-	(void)umask(mask);
-	(void)fchmod(*ret_fd, (there ? old.st_mode : 0666) & 0666 & ~mask);
+	(void)fchmod(*ret_fd, there ? old.st_mode & 0777 : fd_new_mode());
 	return STATUS_OK;
 }
 
@@ -57,20 +57,6 @@ int whole_check(const char *path, const char *option)
 	return STATUS_OK;
 }
 
-/* False: errno says why. */
-static bool put(int fd, const char *text, size_t bytes)
-{
-	(void)signal(SIGXFSZ, SIG_IGN); /* the write fails instead */
-	while (bytes > 0) {
-		ssize_t n = write(fd, text, bytes);
-		if (n < 0 && errno != EINTR)
-			return false;
-		text += n > 0 ? n : 0;
-		bytes -= n > 0 ? (size_t)n : 0;
-	}
-	return fsync(fd) == 0;
-}
-
 int whole_write(const char *path, const char *option, const char *text, size_t bytes)
 {
 	char *hidden;
@@ -78,17 +64,13 @@ int whole_write(const char *path, const char *option, const char *text, size_t b
 	int status = create(path, option, &hidden, &fd);
 	if (status != STATUS_OK)
 		return status;
-	bool good = put(fd, text, bytes);
-	int err = errno;
-	if (close(fd) != 0 && good) {
-		good = false;
+	(void)signal(SIGXFSZ, SIG_IGN); /* the write fails instead */
+	int err = fd_write(fd, text, bytes) < 0 || fsync(fd) < 0 ? errno : 0;
+	if (close(fd) < 0 && err == 0)
 		err = errno;
-	}
-	if (good && rename(hidden, path) != 0) {
-		good = false;
+	if (err == 0 && rename(hidden, path) < 0)
 		err = errno;
-	}
-	if (!good) {
+	if (err != 0) {
 		(void)unlink(hidden);
 		status = fail("%s %s: writing it: %s", option, path, strerror(err));
 	}

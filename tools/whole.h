@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* tools/whole.h - a text file that appears whole or not at all.
  *
- * A file at the path is replaced, and lends its rights; a symbolic link there is replaced itself.
+ * A file at the path is replaced, and lends its rights, whatever the umask is; a symbolic link there
+ * is replaced itself.
  * A folder, a device or a FIFO is refused.  Between the two calls there is no file of theirs: a
  * command that is killed meanwhile leaves nothing.
  */

@@ -18,9 +18,9 @@
  *   WAIT      begin --------------the load waits for `number`, a stage------ end
  *
  * A chunk is a SLOT if it passes through a staging slot, and STRAIGHT if it is read to its place in
- * host memory.  The intervals of one slot, and those of one place, follow each other and do not
- * overlap; nor do waits.  Between two waits the load is at work.  Waits of less than a microsecond
- * are left out.
+ * host memory.  SLOT intervals with one number follow each other and do not overlap, as do STRAIGHT
+ * ones, and waits.  Between two waits the load is at work.  Waits of less than a microsecond are left
+ * out.
  *
  * The chunks come first, in the order of their ends, then the waits in theirs.  The sum of the
  * chunks' bytes is hoist_load_report.bytes of a load that has succeeded, but for maps
@@ -46,18 +46,19 @@ HOIST_BEGIN
 /* Intervals of one load that are kept: so many chunks, and so many waits. */
 #define HOIST_TIMELINE_MOST 65536u
 
-/* The stages of a load's time; hoist_load_report has a field for each. */
+/* The stages of a load's time; hoist_load_report has a field for each.  The thread that
+ * drives the load is in one stage at a time; each stage but WORK has intervals of kind WAIT. */
 enum hoist_stage {
-	HOIST_STAGE_WORK = 0, /* no wait; work_ns */
-	HOIST_STAGE_PLAN = 1,
-	HOIST_STAGE_ALLOCATE = 2,
-	HOIST_STAGE_CALLER = 3,
+	HOIST_STAGE_WORK = 0,     /* submits, completes, moves bytes; work_ns */
+	HOIST_STAGE_PLAN = 1,     /* chooses tensors, slices and reads; plan_ns, and so on */
+	HOIST_STAGE_ALLOCATE = 2, /* memory of tensors, and the staging slots */
+	HOIST_STAGE_CALLER = 3,   /* the caller holds the window, has queued work, or makes no step */
 	HOIST_STAGE_READ = 4,
-	HOIST_STAGE_CONVERT = 5,
-	HOIST_STAGE_COPY = 6,
-	HOIST_STAGE_PAGES = 7,
-	HOIST_STAGE_GROUP = 8,
-	HOIST_STAGE_BUDGET = 9
+	HOIST_STAGE_CONVERT = 5,  /* also the driving thread's own conversions and digests */
+	HOIST_STAGE_COPY = 6,     /* to devices */
+	HOIST_STAGE_PAGES = 7,    /* of fresh memory */
+	HOIST_STAGE_GROUP = 8,    /* the ranks of a group, and their reads */
+	HOIST_STAGE_BUDGET = 9    /* others have the budget */
 };
 
 enum hoist_interval_kind {
@@ -69,8 +70,8 @@ enum hoist_interval_kind {
 typedef struct hoist_load_interval {
 	size_t size;       /* in: sizeof(hoist_load_interval) */
 	enum hoist_interval_kind kind;
-	unsigned number;   /* SLOT: of the slot; STRAIGHT: of the place among the chunks that are read
-			    * at one time; both count from 0.  WAIT: the enum hoist_stage */
+	unsigned number;   /* SLOT: of the slot; STRAIGHT: the index of the read among those that are
+			    * in flight at one time; both count from 0.  WAIT: the enum hoist_stage */
 	uint64_t begin_ns;
 	uint64_t full_ns;  /* the bytes were read.  WAIT: end_ns */
 	uint64_t copy_ns;  /* the first copy to a device was queued; end_ns: there was none */
@@ -91,10 +92,11 @@ HOIST_API int hoist_load_get_interval(hoist_load *load, size_t index,
 				      hoist_load_interval *interval);
 
 /* Where the time has gone so far: fills @report up to report->size with `ns`, and with the times of
- * the stages, whose sum is `ns`; all else is 0.  For any load, at any time: the difference between
- * two calls says what holds the load back at present.
+ * the stages, whose sum is `ns`; all else is 0.  For any load, at any time: no value is
+ * smaller than in a call before, and the difference between two calls says what holds the load back
+ * at present.  With the load's end the times end, too.
  * Returns: 0; -EINVAL (report->size is 0 or larger than this library knows). */
-HOIST_API int hoist_load_get_times(const hoist_load *load, hoist_load_report *report);
+HOIST_API int hoist_load_get_times(hoist_load *load, hoist_load_report *report);
 
 HOIST_END
 

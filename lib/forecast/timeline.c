@@ -65,14 +65,9 @@ int hoist_load_get_interval(hoist_load *load, size_t index, hoist_load_interval 
 	return hoist__options_out("hoist_load_interval", interval, &known, sizeof known);
 }
 
-int hoist_load_get_times(const hoist_load *load, hoist_load_report *report)
+int hoist_load_get_times(hoist_load *load, hoist_load_report *report)
 {
 	hoist_load_report known = {0};
-	if (hoist__job_is_done(&load->job)) {
-		hoist__stages_report(&load->job.stages, &known);
-		known.ns = load->report.ns;
-	} else {
-		hoist__stages_look(&load->job.stages, &known);
-	}
+	hoist__stages_look(&load->job.stages, &known);
 	return hoist__options_out("hoist_load_report", report, &known, sizeof known);
 }

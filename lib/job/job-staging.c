@@ -45,10 +45,10 @@ int hoist__job_take_staging(struct hoist__job *job, size_t least, uint64_t timeo
 {
 	HOIST__ASSERT(job->staging == NULL && job->phase <= HOIST__JOB_RUNNING);
 	HOIST__ASSERT(!job->ticket.in_line || job->held == 0);
-	enum hoist__job_stage stage = hoist__stages_enter(&job->stages, HOIST__STAGE_ALLOCATE);
+	enum hoist_stage stage = hoist__stages_enter(&job->stages, HOIST_STAGE_ALLOCATE);
 	int err = job->ticket.in_line ? -EAGAIN : job->kind->make_staging(job);
 	if (err == -EAGAIN && job->held == 0) {
-		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_BUDGET);
+		(void)hoist__stages_enter(&job->stages, HOIST_STAGE_BUDGET);
 		err = wait_for_turn(job, least,
 				    hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
 		err = err < 0 ? err : 1;
@@ -182,7 +182,7 @@ unsigned hoist__job_reap(struct hoist__job *job, struct hoist__request **ret, un
 	HOIST__ASSERT(!copying || job->staging != NULL);
 	bool look = copying && timeout_ns > 0 && !hoist__staging_ask(job->staging);
 	uint64_t most = look ? COPY_POLL_NS : HOIST__JOB_CANCEL_POLL_NS;
-	enum hoist__job_stage stage = hoist__stages_enter(&job->stages, job->awaited);
+	enum hoist_stage stage = hoist__stages_enter(&job->stages, job->awaited);
 	int n = hoist__engine_reap(job->engine, ret, max, hoist__min_u64(timeout_ns, most));
 	(void)hoist__stages_enter(&job->stages, stage);
 	if (n < 0)

@@ -59,7 +59,7 @@ void hoist__job_fini(struct hoist__job *job)
 
 void hoist__job_set_start(struct hoist__job *job)
 {
-	hoist__stages_begin(&job->stages, HOIST__STAGE_PLAN);
+	hoist__stages_begin(&job->stages, HOIST_STAGE_PLAN);
 	job->start_cpu_ns = hoist__cpu_ns();
 }
 
@@ -71,7 +71,7 @@ int hoist__job_record(struct hoist__job *job)
 
 void hoist__job_times(struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns)
 {
-	(void)hoist__stages_enter(&job->stages, job->stages.now);
+	hoist__stages_end(&job->stages);
 	*ret_ns = job->stages.since_ns - job->stages.begin_ns;
 	*ret_cpu_ns = hoist__cpu_ns() - job->start_cpu_ns;
 }
@@ -113,7 +113,7 @@ static bool advance(struct hoist__job *job, uint64_t timeout_ns)
 	HOIST__ASSERT(job->generation == hoist__fork_now());
 	HOIST__ASSERT(!job->caller_driven || hoist__mutex_held(&job->driving));
 	HOIST__ASSERT(job->phase != HOIST__JOB_DONE && !hoist__job_is_done(job));
-	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_WORK);
+	(void)hoist__stages_enter(&job->stages, HOIST_STAGE_WORK);
 	if (atomic_load_explicit(&job->cancelled, memory_order_relaxed) &&
 	    job->phase != HOIST__JOB_DRAINING)
 		hoist__job_fail(job,
@@ -157,7 +157,7 @@ int hoist__job_start(struct hoist__job *job)
 {
 	HOIST__ASSERT(job->phase == HOIST__JOB_READY && !job->has_thread);
 	(void)hoist__stages_enter(&job->stages,
-				  job->caller_driven ? HOIST__STAGE_CALLER : HOIST__STAGE_WORK);
+				  job->caller_driven ? HOIST_STAGE_CALLER : HOIST_STAGE_WORK);
 	if (job->caller_driven)
 		return 0;
 	int err = hoist__thread_start(NULL, drive, job, &job->thread);
@@ -174,7 +174,7 @@ bool hoist__job_step(struct hoist__job *job, uint64_t timeout_ns)
 	hoist__dev_enter(job->dev, &scope);
 	bool done = hoist__job_is_done(job) || advance(job, timeout_ns);
 	if (!done)
-		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_CALLER);
+		(void)hoist__stages_enter(&job->stages, HOIST_STAGE_CALLER);
 	hoist__dev_leave(&scope);
 	pthread_mutex_unlock(&job->driving);
 	return done;

@@ -96,7 +96,7 @@ struct hoist__job {
 	struct hoist__budget_ticket ticket; /* the job's turn at the budget */
 	size_t held;			    /* bytes of the budget, until there are slots */
 	struct hoist__stages stages;
-	enum hoist__job_stage awaited; /* of the next hoist__job_reap(): what it waits for */
+	enum hoist_stage awaited; /* of the next hoist__job_reap(): what it waits for */
 
 	/* Shared. */
 	_Atomic bool cancelled;
@@ -128,7 +128,8 @@ void hoist__job_set_start(struct hoist__job *job);
  * Returns: 0; -ENOMEM. */
 int hoist__job_record(struct hoist__job *job);
 
-/* The time since then, which is the sum of the stages; the process's for @ret_cpu_ns. */
+/* The time since then, which is the sum of the stages and ends now; the process's for
+ * @ret_cpu_ns. */
 void hoist__job_times(struct hoist__job *job, uint64_t *ret_ns, uint64_t *ret_cpu_ns);
 
 /* Starts the thread that drives the job, unless its caller does.  Returns: 0; -ENOMEM: the system

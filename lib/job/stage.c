@@ -10,40 +10,49 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/line.h"
+#include "device/device.h"
 
-void hoist__stages_begin(struct hoist__stages *stages, enum hoist__job_stage first)
+void hoist__stages_begin(struct hoist__stages *stages, enum hoist_stage first)
 {
 	uint64_t now = hoist__now_ns();
-	*stages = (struct hoist__stages){.begin_ns = now, .since_ns = now, .now = first};
+	*stages = (struct hoist__stages){.generation = hoist__fork_now(),
+					 .begin_ns = now,
+					 .lock = PTHREAD_MUTEX_INITIALIZER,
+					 .since_ns = now,
+					 .now = first};
 }
 
-/* The changes of one thread, each of which others see behind the odd turn. */
-static void change(struct hoist__stages *stages, enum hoist__job_stage next, uint64_t ns,
-		   uint64_t now)
+/* The stage @next begins, and ends at once if the time @ended.  Returns: the stage before. */
+static enum hoist_stage change(struct hoist__stages *stages, enum hoist_stage next, bool ended)
 {
-	enum hoist__job_stage last = atomic_load_explicit(&stages->now, memory_order_relaxed);
-	unsigned turn = atomic_load_explicit(&stages->turn, memory_order_relaxed);
-	atomic_store_explicit(&stages->turn, turn + 1, memory_order_relaxed);
-	atomic_store_explicit(&stages->ns[last], ns, memory_order_release);
-	atomic_store_explicit(&stages->since_ns, now, memory_order_release);
-	atomic_store_explicit(&stages->now, next, memory_order_release);
-	atomic_store_explicit(&stages->turn, turn + 2, memory_order_release);
-}
-
-enum hoist__job_stage hoist__stages_enter(struct hoist__stages *stages, enum hoist__job_stage next)
-{
-	enum hoist__job_stage last = atomic_load_explicit(&stages->now, memory_order_relaxed);
-	uint64_t since = atomic_load_explicit(&stages->since_ns, memory_order_relaxed);
-	uint64_t ns = atomic_load_explicit(&stages->ns[last], memory_order_relaxed);
+	enum hoist_stage last = stages->now;
+	uint64_t since = stages->since_ns;
+	HOIST__ASSERT((unsigned)next < HOIST__N_STAGES);
+	if (stages->ended)
+		return last;
+	pthread_mutex_lock(&stages->lock);
 	uint64_t now = hoist__now_ns();
-	HOIST__ASSERT(next < HOIST__N_STAGES && now >= since);
-	change(stages, next, ns + now - since, now);
-	if (last != HOIST__STAGE_WORK)
+	HOIST__ASSERT(now >= since);
+	stages->ns[last] += now - since;
+	stages->since_ns = now;
+	stages->now = next;
+	stages->ended = ended;
+	pthread_mutex_unlock(&stages->lock);
+	if (last != HOIST_STAGE_WORK)
 		hoist__timeline_wait(stages->timeline, last, since, now);
 	return last;
+}
+
+enum hoist_stage hoist__stages_enter(struct hoist__stages *stages, enum hoist_stage next)
+{
+	return change(stages, next, false);
+}
+
+void hoist__stages_end(struct hoist__stages *stages)
+{
+	(void)change(stages, stages->now, true);
 }
 
 /* Each stage: its field in the report, and its words in the line. */
@@ -51,50 +60,33 @@ static const struct {
 	size_t field;
 	const char *name;
 } stages_told[HOIST__N_STAGES] = {
-	[HOIST__STAGE_WORK] = {offsetof(hoist_load_report, work_ns), "at work"},
-	[HOIST__STAGE_PLAN] = {offsetof(hoist_load_report, plan_ns), "planning"},
-	[HOIST__STAGE_ALLOCATE] = {offsetof(hoist_load_report, allocate_ns), "allocating"},
-	[HOIST__STAGE_CALLER] = {offsetof(hoist_load_report, caller_ns), "waiting for the caller"},
-	[HOIST__STAGE_READ] = {offsetof(hoist_load_report, read_ns), "waiting for reads"},
-	[HOIST__STAGE_CONVERT] = {offsetof(hoist_load_report, convert_ns), "converting"},
-	[HOIST__STAGE_COPY] = {offsetof(hoist_load_report, copy_ns),
-			       "waiting for copies to the device"},
-	[HOIST__STAGE_PAGES] = {offsetof(hoist_load_report, pages_ns), "waiting for fresh pages"},
-	[HOIST__STAGE_GROUP] = {offsetof(hoist_load_report, group_ns), "waiting for the group"},
-	[HOIST__STAGE_BUDGET] = {offsetof(hoist_load_report, budget_ns), "waiting for the budget"},
+	[HOIST_STAGE_WORK] = {offsetof(hoist_load_report, work_ns), "at work"},
+	[HOIST_STAGE_PLAN] = {offsetof(hoist_load_report, plan_ns), "planning"},
+	[HOIST_STAGE_ALLOCATE] = {offsetof(hoist_load_report, allocate_ns), "allocating"},
+	[HOIST_STAGE_CALLER] = {offsetof(hoist_load_report, caller_ns), "waiting for the caller"},
+	[HOIST_STAGE_READ] = {offsetof(hoist_load_report, read_ns), "waiting for reads"},
+	[HOIST_STAGE_CONVERT] = {offsetof(hoist_load_report, convert_ns), "converting"},
+	[HOIST_STAGE_COPY] = {offsetof(hoist_load_report, copy_ns),
+			      "waiting for copies to the device"},
+	[HOIST_STAGE_PAGES] = {offsetof(hoist_load_report, pages_ns), "waiting for fresh pages"},
+	[HOIST_STAGE_GROUP] = {offsetof(hoist_load_report, group_ns), "waiting for the group"},
+	[HOIST_STAGE_BUDGET] = {offsetof(hoist_load_report, budget_ns), "waiting for the budget"},
 };
 
-void hoist__stages_report(const struct hoist__stages *stages, hoist_load_report *report)
+void hoist__stages_look(struct hoist__stages *stages, hoist_load_report *report)
 {
-	for (int i = 0; i < HOIST__N_STAGES; i++) {
-		uint64_t ns = atomic_load_explicit(&stages->ns[i], memory_order_acquire);
+	/* In a child of fork, the thread that holds the lock may not exist. */
+	bool locked = stages->generation == hoist__fork_now()
+			      ? pthread_mutex_lock(&stages->lock) == 0
+			      : pthread_mutex_trylock(&stages->lock) == 0;
+	uint64_t now = stages->ended ? stages->since_ns : hoist__now_ns();
+	for (unsigned i = 0; i < HOIST__N_STAGES; i++) {
+		uint64_t ns = stages->ns[i] + (i == stages->now ? now - stages->since_ns : 0);
 		memcpy((char *)report + stages_told[i].field, &ns, sizeof ns);
 	}
-}
-
-/* The thread that changes the times is at it for some nanoseconds.  In a child of fork there is no
- * such thread. */
-#define MOST_LOOKS 10000
-
-void hoist__stages_look(const struct hoist__stages *stages, hoist_load_report *report)
-{
-	unsigned turn = 1;
-	unsigned after = 0;
-	unsigned running = 0;
-	uint64_t since = 0;
-	for (int i = 0; i < MOST_LOOKS && (turn != after || turn % 2 == 1); i++) {
-		turn = atomic_load_explicit(&stages->turn, memory_order_acquire);
-		running = atomic_load_explicit(&stages->now, memory_order_acquire);
-		since = atomic_load_explicit(&stages->since_ns, memory_order_acquire);
-		hoist__stages_report(stages, report);
-		after = atomic_load_explicit(&stages->turn, memory_order_relaxed);
-	}
-	uint64_t now = hoist__max_u64(hoist__now_ns(), since);
-	uint64_t ns;
-	memcpy(&ns, (char *)report + stages_told[running].field, sizeof ns);
-	ns += now - since;
-	memcpy((char *)report + stages_told[running].field, &ns, sizeof ns);
 	report->ns = now - stages->begin_ns;
+	if (locked)
+		pthread_mutex_unlock(&stages->lock);
 }
 
 /* --- the line --- */

@@ -312,7 +312,7 @@ void hoist__load_finish_report(struct hoist_load *load)
 	}
 	report->open_ns = load->checkpoint->open_ns;
 	hoist__job_times(job, &report->ns, &report->cpu_ns);
-	hoist__stages_report(&job->stages, report);
+	hoist__stages_look(&job->stages, report);
 }
 
 int hoist_load_get_report(hoist_load *load, hoist_load_report *report)

@@ -171,7 +171,7 @@ static int prepare(struct hoist_load *load, const struct hoist__load_asked *aske
 		err = hoist__job_record(&load->job);
 	if (err == 0 && (load->options.flags & HOIST_LOAD_STREAM) != 0)
 		err = hoist__give_create(load);
-	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_ALLOCATE);
+	(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_ALLOCATE);
 	if (err == 0)
 		err = hoist__load_allocate(load, asked);
 	return err < 0 ? err : hoist__into_begin(load->into);

@@ -142,8 +142,8 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	struct hoist__stages *stages = &load->job.stages;
 	bool works = load->digests != NULL ||
 		     (slot != NULL && (load->to_host || load->plan.has_conversion));
-	enum hoist__job_stage stage =
-		hoist__stages_enter(stages, works ? HOIST__STAGE_CONVERT : stages->now);
+	enum hoist_stage stage =
+		hoist__stages_enter(stages, works ? HOIST_STAGE_CONVERT : stages->now);
 	if (load->digests != NULL)
 		err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
 					  flight->mapped ? NULL : flight->address);

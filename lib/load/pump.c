@@ -250,14 +250,14 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 	int err = hoist__pump_check_budget(load);
 	size_t least = load->plan.has_staged ? 2 * slot_least(load) : 0;
 	if (err == 0 && load->source != NULL) {
-		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_BUDGET);
+		(void)hoist__stages_enter(&job->stages, HOIST_STAGE_BUDGET);
 		err = load->source->ops->reserve(load->source, load, least, timeout_ns);
 	}
 	if (err == 0 && load->into != NULL) {
-		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_CALLER);
+		(void)hoist__stages_enter(&job->stages, HOIST_STAGE_CALLER);
 		err = hoist__into_await(load->into, timeout_ns);
 	}
-	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_ALLOCATE);
+	(void)hoist__stages_enter(&job->stages, HOIST_STAGE_ALLOCATE);
 	if (err == 0 && load->job.staging == NULL && hoist__pump_begins_with_slots(load))
 		err = hoist__job_take_staging(job, least, timeout_ns);
 	if (err == 0 && load->flights == NULL && load->plan.n_extents > 0)
@@ -265,10 +265,10 @@ static int begin(struct hoist__job *job, uint64_t timeout_ns)
 	if (err == 0 && job->engine == NULL)
 		err = create_engine(load);
 	if (err == 0 && load->source != NULL) {
-		(void)hoist__stages_enter(&job->stages, HOIST__STAGE_GROUP);
+		(void)hoist__stages_enter(&job->stages, HOIST_STAGE_GROUP);
 		err = load->source->ops->begin(load->source, load, timeout_ns);
 	}
-	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_WORK);
+	(void)hoist__stages_enter(&job->stages, HOIST_STAGE_WORK);
 	if (err == 0)
 		hoist__give_begin(load);
 	return err;
@@ -352,8 +352,8 @@ static unsigned n_awaited_copies(const struct hoist_load *load)
 }
 
 /* The stage of a wait in the engine: see lib/job/stage.h. */
-static enum hoist__job_stage awaited(const struct hoist_load *load, unsigned n_inflight,
-				     unsigned n_copying)
+static enum hoist_stage awaited(const struct hoist_load *load, unsigned n_inflight,
+				unsigned n_copying)
 {
 	unsigned n_reads = 0;
 	unsigned n_settling = 0;
@@ -362,12 +362,12 @@ static enum hoist__job_stage awaited(const struct hoist_load *load, unsigned n_i
 		n_settling += load->disks[d].n_settling;
 	}
 	if (n_reads > 0)
-		return HOIST__STAGE_READ;
+		return HOIST_STAGE_READ;
 	if (n_settling > 0)
-		return HOIST__STAGE_CONVERT;
+		return HOIST_STAGE_CONVERT;
 	if (n_copying > 0)
-		return HOIST__STAGE_COPY;
-	return n_inflight > 0 ? HOIST__STAGE_ALLOCATE : HOIST__STAGE_GROUP;
+		return HOIST_STAGE_COPY;
+	return n_inflight > 0 ? HOIST_STAGE_ALLOCATE : HOIST_STAGE_GROUP;
 }
 
 /* Waits for the first event that lets the load go on.  @disk waits for pages; HOIST__MAX_DISKS:
@@ -380,12 +380,12 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 	load->job.awaited = awaited(load, n_inflight, n_copying);
 	if (hoist__give_starves(load, &fresh)) {
 		/* The caller of a load that it drives looks first. */
-		load->job.awaited = HOIST__STAGE_CALLER;
+		load->job.awaited = HOIST_STAGE_CALLER;
 		hoist__pump_reap(load, false, fresh ? 0 : timeout_ns);
 		return;
 	}
 	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
-		(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_COPY);
+		(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_COPY);
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
 		/* While slots are free, the load goes on with the next read that ends.  Else the
@@ -398,7 +398,7 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 		const struct hoist__chunk *next = &load->disks[disk].next;
 		size_t need = hoist__pump_end_of(load, next);
 		HOIST__ASSERT(load->disks[disk].has_next && load->populator != NULL);
-		(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_PAGES);
+		(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_PAGES);
 		int err = hoist__populator_wait(
 			load->populator, disk, need,
 			hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS));
@@ -427,10 +427,10 @@ static bool map_round(struct hoist_load *load, uint64_t timeout_ns)
 	int err = 0;
 	if (load->job.phase == HOIST__JOB_DRAINING)
 		hoist__checkpoint_map_cancel(load->map);
-	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_READ);
+	(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_READ);
 	bool ended = hoist__checkpoint_map_step(
 		load->map, hoist__min_u64(timeout_ns, HOIST__JOB_CANCEL_POLL_NS), &err);
-	(void)hoist__stages_enter(&load->job.stages, HOIST__STAGE_WORK);
+	(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_WORK);
 	atomic_store_explicit(&load->arrived,
 			      hoist__checkpoint_map_arrived(load->map, load->plan.bytes),
 			      memory_order_relaxed);
@@ -458,7 +458,7 @@ static bool round_of_load(struct hoist__job *job, uint64_t timeout_ns)
 		populating = hoist__pump_submit(load);
 	if (!is_over(load))
 		wait_for_something(load, populating, timeout_ns);
-	(void)hoist__stages_enter(&job->stages, HOIST__STAGE_WORK);
+	(void)hoist__stages_enter(&job->stages, HOIST_STAGE_WORK);
 	HOIST__ASSERT(adds_up(load) && atomic_load(&load->arrived) <= load->plan.bytes);
 	return is_over(load);
 }

@@ -113,14 +113,47 @@ void support_load_fails(hoist_checkpoint *checkpoint, const hoist_load_options *
 	hoist_load_destroy(load);
 }
 
+/* The field of the stage. */
+uint64_t support_time(const hoist_load_report *r, enum hoist_stage stage)
+{
+	const uint64_t times[] = {
+		[HOIST_STAGE_WORK] = r->work_ns,	 [HOIST_STAGE_PLAN] = r->plan_ns,
+		[HOIST_STAGE_ALLOCATE] = r->allocate_ns, [HOIST_STAGE_CALLER] = r->caller_ns,
+		[HOIST_STAGE_READ] = r->read_ns,	 [HOIST_STAGE_CONVERT] = r->convert_ns,
+		[HOIST_STAGE_COPY] = r->copy_ns,	 [HOIST_STAGE_PAGES] = r->pages_ns,
+		[HOIST_STAGE_GROUP] = r->group_ns,	 [HOIST_STAGE_BUDGET] = r->budget_ns,
+	};
+	CHECK((size_t)stage < sizeof times / sizeof times[0]);
+	return times[stage];
+}
+
+static void adds_up(const hoist_load_report *report)
+{
+	uint64_t sum = 0;
+	for (int stage = 0; stage <= HOIST_STAGE_BUDGET; stage++)
+		sum += support_time(report, (enum hoist_stage)stage);
+	CHECK(sum == report->ns);
+}
+
 hoist_load_report support_report(hoist_load *load)
 {
 	hoist_load_report report = {.size = sizeof report};
 	OK(hoist_load_get_report(load, &report));
-	CHECK(report.ns == report.plan_ns + report.allocate_ns + report.caller_ns + report.read_ns +
-				   report.convert_ns + report.copy_ns + report.pages_ns +
-				   report.group_ns + report.budget_ns + report.work_ns);
+	adds_up(&report);
 	return report;
+}
+
+void support_times(hoist_load *load, hoist_load_report *times)
+{
+	hoist_load_report now = {.size = sizeof now};
+	OK(hoist_load_get_times(load, &now));
+	CHECK(now.n_reads == 0 && now.bytes == 0);
+	adds_up(&now);
+	CHECK(now.ns >= times->ns);
+	for (int stage = 0; stage <= HOIST_STAGE_BUDGET; stage++)
+		CHECK(support_time(&now, (enum hoist_stage)stage) >=
+		      support_time(times, (enum hoist_stage)stage));
+	*times = now;
 }
 
 /* The bytes of a file depend on its first tensor's number alone. */

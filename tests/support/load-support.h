@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include <hoist/hoist.h>
+#include <hoist/timeline.h>
 
 #include "emulator/control.h"
 #include "tests/support/check.h"
@@ -46,6 +47,11 @@ void support_load_fails(hoist_checkpoint *checkpoint, const hoist_load_options *
 void support_said(const char *piece);
 
 hoist_load_report support_report(hoist_load *load);
+
+uint64_t support_time(const hoist_load_report *report, enum hoist_stage stage);
+
+/* The load's times so far: they add up, and none is less than in @times, whose place they take. */
+void support_times(hoist_load *load, hoist_load_report *times);
 
 /* Writes @n u8 tensors "t000000", ... of sizes[i] pseudo-random bytes to
  * "<folder>/<name>"; the header is padded with spaces so that data begin at

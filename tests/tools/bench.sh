@@ -22,7 +22,7 @@ wrong() {
 }
 wrong 'called fo\no' "$(printf 'fo\no')"
 wrong 'WHAT is empty' ''
-wrong 'no FILE: x' alloc x
+wrong 'alloc takes no FILE: leave it out' alloc x
 wrong 'too many' replay a b
 wrong '--work fast: there is no such work' alloc --work a --work fast
 for runs in 0 100 -1 1x ''; do

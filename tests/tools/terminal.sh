@@ -38,6 +38,10 @@ tr '\r' '\n' <"$out" | sed -n "s/^$(printf '\033')\[K\(loading\)/\1/p" >"$work/l
 ! grep -q '.\{40\}' "$work/lines" || fail "a line is wider than the terminal: $(cat "$work/lines")"
 clear=$(printf '\r\033\\[K')
 grep -q "${clear}loaded " "$out" || fail "the line of progress was not taken away"
+on_terminal "stty columns 20; $HOIST bench alloc --quick --work statistics" || fail "bench on a narrow terminal"
+tr '\r' '\n' <"$out" | sed -n "s/^$(printf '\033')\[K\(measuring\)/\1/p" >"$work/lines"
+[ -s "$work/lines" ] || fail "no steps on a narrow terminal"
+! grep -q '.\{20\}' "$work/lines" || fail "a line of steps is wider than the terminal: $(cat "$work/lines")"
 
 on_terminal "$HOIST load --device cuda:0 --budget 1M $work/slow 2>$work/log" || fail "load"
 [ ! -s "$work/log" ] || fail "progress in a file"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# hoist load --timeline: the picture is XML, has a lane for each slot or place that was used, and
+# hoist load --timeline: the picture is XML, has a lane for each slot or read that was used, and
 # appears whole or not at all.
 . "${srcdir:-.}/tools/support.sh"
 HOIST_EMULATE=cuda:2
@@ -15,8 +15,8 @@ mkdir "$work/to" || exit 99
 svg=$work/to/load.svg
 
 cat >"$work/look.py" <<'PYTHON'
-# look.py FILE TEXT - prints the lanes' number, slots' number, and the number of all bars; TEXT is in
-# the heading.
+# look.py FILE TEXT - prints the number of lanes, and the number of slots among them; TEXT is in the
+# heading.
 import sys
 from xml.etree import ElementTree
 
@@ -59,7 +59,7 @@ used=$(($(json '?staging_peak_bytes' <"$out") / 65536))
 [ "$lanes" -eq "$used" ] && [ "$slots" -eq "$used" ] && [ "$used" -ge 2 ] ||
 	fail "$lanes lanes, $slots of them slots, and $used slots were used"
 
-# To the host, places; converted, slots; a map has no chunks.
+# To the host, reads; converted, slots; a map has no chunks.
 drawn " to cpu: " --io cached
 [ "$lanes" -ge 1 ] && [ "$slots" -lt "$lanes" ] || fail "to the host: $slots slots of $lanes lanes"
 drawn " to cpu: " --dtype bf16 --io direct
@@ -88,11 +88,15 @@ for path in "$work/none/load.svg" "$work/to" "$work/to/" /dev/null; do
 done
 run 1 load --timeline "$work/none/load.svg" "$work/no-model"
 one_line 'give a file in a folder that can be written'
+long=$(printf '%0251d.svg' 0)
+run 0 load --timeline "$work/to/$long" "$work/$name"
+rm "$work/to/$long" || fail "a name of 255 bytes"
+run 1 load --timeline "$work/to/0$long" "$work/no-model"
+one_line 'the name is too long; give a shorter one'
 run 2 load --timeline '' "$work/$name"
 one_line 'it must be the name of a file'
 run 2 load --timeline "$svg" --cache "$work/$name"
-one_line 'leave out --cache, or --timeline'
-run 2 explain --timeline "$svg" "$work/$name"
+one_line 'with --cache a load maps an image, and no chunk moves: leave out --cache, or --timeline'
 
 # A load that fails leaves the old file, as does a picture that finds no room.
 rm -f "$svg"
@@ -106,7 +110,7 @@ run 1 load --timeline "$svg" --check-digests "$work/$name"
 one_line "--timeline $svg: writing it: "
 [ "$(ls -A "$work/to") $(cat "$svg")" = "load.svg old" ] || fail "a full disk: $(ls -A "$work/to")"
 
-# The file that is replaced lends its rights, as far as the umask leaves them; a link is replaced.
+# The umask bounds the rights of a new file; a file that is replaced lends its own; a link is replaced.
 for mask in 022 077; do
 	rm -f "$svg"
 	umask $mask
@@ -116,6 +120,9 @@ done
 umask 022
 run 0 load --timeline "$svg" "$work/$name"
 [ "$(stat -c %a "$svg")" -eq 600 ] || fail "the rights of the old file are gone"
+chmod 664 "$svg"
+run 0 load --timeline "$svg" "$work/$name"
+[ "$(stat -c %a "$svg")" -eq 664 ] || fail "the umask took rights of the old file: $(stat -c %a "$svg")"
 ln -sf other "$svg"
 echo other >"$work/to/other"
 run 0 load --timeline "$svg" "$work/$name"

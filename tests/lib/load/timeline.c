@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The timeline of a load (hoist/timeline.h): intervals follow each other, have the bytes that were
- * asked for, and say where chunks were held; and the times of a load that runs. */
+ * asked for, and say where chunks were held; and the times of a load that runs, which never
+ * fall. */
 #include "config.h"
 
 #include <hoist/timeline.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #define COLUMNS 1024
 #define HOLD_US 20000
 #define MOST_LANES 4096
+#define WATCHED 30
 
 static float floats[ROWS * COLUMNS];
 
@@ -60,30 +63,8 @@ static hoist_load_interval at(hoist_load *load, size_t index)
 	return interval;
 }
 
-/* The field of a stage's time, and the sum of all. */
-static uint64_t time_of(const hoist_load_report *r, enum hoist_stage stage)
-{
-	const uint64_t times[] = {
-		[HOIST_STAGE_WORK] = r->work_ns,	 [HOIST_STAGE_PLAN] = r->plan_ns,
-		[HOIST_STAGE_ALLOCATE] = r->allocate_ns, [HOIST_STAGE_CALLER] = r->caller_ns,
-		[HOIST_STAGE_READ] = r->read_ns,	 [HOIST_STAGE_CONVERT] = r->convert_ns,
-		[HOIST_STAGE_COPY] = r->copy_ns,	 [HOIST_STAGE_PAGES] = r->pages_ns,
-		[HOIST_STAGE_GROUP] = r->group_ns,	 [HOIST_STAGE_BUDGET] = r->budget_ns,
-	};
-	CHECK((size_t)stage < sizeof times / sizeof times[0]);
-	return times[stage];
-}
-
-static void adds_up(const hoist_load_report *report)
-{
-	uint64_t sum = 0;
-	for (int stage = 0; stage <= HOIST_STAGE_BUDGET; stage++)
-		sum += time_of(report, (enum hoist_stage)stage);
-	CHECK(sum == report->ns);
-}
-
-/* No two intervals of a lane (a slot, a place, the waits) overlap; chunks come first, each list in
- * the order of its ends.  Returns: the bytes of all. */
+/* No two intervals of a lane (a slot, an index of STRAIGHT chunks, the waits) overlap; chunks come
+ * first, each list in the order of its ends.  Returns: the bytes of all. */
 static uint64_t check_intervals(const struct row *row, hoist_load *load,
 				const hoist_load_report *report)
 {
@@ -110,7 +91,7 @@ static uint64_t check_intervals(const struct row *row, hoist_load *load,
 		bytes += is.bytes;
 	}
 	for (int stage = 0; stage <= HOIST_STAGE_BUDGET; stage++)
-		CHECK(waited[stage] <= time_of(report, (enum hoist_stage)stage));
+		CHECK(waited[stage] <= support_time(report, (enum hoist_stage)stage));
 	CHECK(waited[HOIST_STAGE_WORK] == 0 && waited[HOIST_STAGE_PLAN] > 0);
 	return bytes;
 }
@@ -129,9 +110,8 @@ static void intervals_of(const struct row *row)
 	const hoist_load_report report = support_report(load);
 	CHECK(check_intervals(row, load, &report) == (row->kinds == 0 ? 0 : report.bytes));
 	hoist_load_report times = {.size = sizeof times};
-	OK(hoist_load_get_times(load, &times));
-	CHECK(times.ns == report.ns && times.read_ns == report.read_ns && times.bytes == 0);
-	adds_up(&times);
+	support_times(load, &times);
+	CHECK(times.ns == report.ns && times.read_ns == report.read_ns);
 	hoist_load_interval interval = {.size = sizeof interval};
 	CHECK(hoist_load_get_interval(load, count(load), &interval) == -EINVAL);
 	support_said("hoist_load_n_intervals() counts them");
@@ -175,9 +155,7 @@ static void held_copies(bool cancels)
 	CHECK(hoist_load_n_intervals(load, &n, NULL) == -EAGAIN);
 	support_said("wait for the load first");
 	while (times.copy_ns < HOLD_US * UINT64_C(1000)) {
-		OK(hoist_load_get_times(load, &times));
-		CHECK(times.n_reads == 0);
-		adds_up(&times);
+		support_times(load, &times);
 	}
 	if (cancels)
 		hoist_load_cancel(load);
@@ -202,6 +180,40 @@ static void held_copies(bool cancels)
 	support_reset("cuda");
 }
 
+/* Looks at the times until the load has ended, and once more. */
+static void *watch(void *argument)
+{
+	hoist_load *load = argument;
+	hoist_load_report times = {.size = sizeof times};
+	hoist_load_report report = {.size = sizeof report};
+	while (hoist_load_get_report(load, &report) == -EAGAIN)
+		support_times(load, &times);
+	support_times(load, &times);
+	CHECK(times.ns == report.ns);
+	return NULL;
+}
+
+/* No time falls while another thread changes it, nor with the load's end. */
+static void watched(void)
+{
+	hoist_load_options o = {.size = sizeof o,
+				.device = support_device("cuda:0"),
+				.chunk_bytes = 4 * KIB,
+				.depth = 2};
+	hoist_checkpoint *checkpoint = support_open("floats.safetensors");
+	for (int i = 0; i < WATCHED; i++) {
+		hoist_load *load;
+		pthread_t watcher;
+		OK(hoist_load_start(checkpoint, &o, &load));
+		CHECK(pthread_create(&watcher, NULL, watch, load) == 0);
+		OK(hoist_load_wait(load));
+		CHECK(pthread_join(watcher, NULL) == 0);
+		hoist_load_destroy(load);
+	}
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(o.device);
+}
+
 int main(void)
 {
 	char header[128];
@@ -214,6 +226,8 @@ int main(void)
 		check_at("%s", rows[i].name);
 		intervals_of(&rows[i]);
 	}
+	check_at("watched");
+	watched();
 	check_at("off");
 	off();
 	check_at("held copies");
