@@ -12,7 +12,6 @@
 #include "base/checked.h"
 #include "format/little.h"
 #include "format/pickle.h"
-#include "format/quote.h"
 #include "format/torch.h"
 
 #define SLACK (64 * HOIST__KIB)
@@ -156,7 +155,7 @@ static int tuple_to_mark(struct hoist__pickle *p)
 	return err == 0 ? make_tuple(p, n, true) : err;
 }
 
-/* Puts the last @n values into the container below them, which must be of @kind, or opaque: of a
+/* Puts the last @n values into the container below them, which must be of @kind, or opaque: of an
  * opaque list the items are not kept, since only its class knows what they are. */
 static int add_items(struct hoist__pickle *p, size_t n, bool marked, enum hoist__pickle_kind kind)
 {

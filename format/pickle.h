@@ -8,7 +8,7 @@
  * instructions by their number and names by their name.
  *
  * A lenient machine makes an opaque value where another one refuses a name, a call or a set: a
- * value that says why it cannot be read, and keeps the state that an object would have got. Nothing
+ * value that says why it cannot be read, and keeps the state that an object would have got.  Nothing
  * is called there, either.
  *
  * Protocols 2 to 5.  Nothing recurses.  Memory: at most HOIST__PICKLE_FACTOR times the pickle's

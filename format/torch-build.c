@@ -8,9 +8,7 @@
 
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/layout.h"
-#include "format/quote.h"
 #include "format/torch.h"
 
 /* --- storages --- */
@@ -109,11 +107,15 @@ static int check_metadata(struct hoist__pickle *p, const struct hoist__pickle_va
 	return 0;
 }
 
-/* Returns argument @i if it is an opaque value: so is the tensor made of it; else NULL. */
-static const struct hoist__torch_opaque *opaque_at(const struct hoist__pickle_value *items,
-						   size_t n, size_t i)
+/* Returns the first of the arguments 0 and @other that is an opaque value, as the tensor made of
+ * them then is; NULL: neither is. */
+static const struct hoist__torch_opaque *opaque_of(const struct hoist__pickle_value *items,
+						   size_t n, size_t other)
 {
-	return i < n && items[i].kind == HOIST__PICKLE_OPAQUE ? items[i].u.opaque : NULL;
+	if (n > 0 && items[0].kind == HOIST__PICKLE_OPAQUE)
+		return items[0].u.opaque;
+	return other < n && items[other].kind == HOIST__PICKLE_OPAQUE ? items[other].u.opaque
+								      : NULL;
 }
 
 /* (storage, offset, size, stride, requires_grad, hooks[, dtype: version 3][, metadata]) */
@@ -127,9 +129,7 @@ static int rebuild(struct hoist__pickle *p, enum hoist__torch_global function,
 	const size_t least = function == HOIST__TORCH_REBUILD_V3 ? 7 : 6;
 	struct hoist__torch_tensor *tensor = NULL;
 	bool plain = true;
-	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
-	if (opaque == NULL)
-		opaque = opaque_at(items, n, 6);
+	const struct hoist__torch_opaque *opaque = opaque_of(items, n, 6);
 	if (opaque != NULL)
 		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n < least || n > least + 1 || items[0].kind != HOIST__PICKLE_STORAGE ||
@@ -174,7 +174,7 @@ static int rebuild_parameter(struct hoist__pickle *p, size_t expected,
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
-	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
+	const struct hoist__torch_opaque *opaque = opaque_of(items, n, 0);
 	if (opaque != NULL)
 		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n != expected || items[0].kind != HOIST__PICKLE_TENSOR)
@@ -189,9 +189,7 @@ static int rebuild_type(struct hoist__pickle *p, const struct hoist__pickle_valu
 {
 	size_t n;
 	const struct hoist__pickle_value *items = hoist__pickle_items(arguments, &n);
-	const struct hoist__torch_opaque *opaque = opaque_at(items, n, 0);
-	if (opaque == NULL)
-		opaque = opaque_at(items, n, 1);
+	const struct hoist__torch_opaque *opaque = opaque_of(items, n, 1);
 	if (opaque != NULL)
 		return hoist__torch_opaque_like(p, opaque, ret);
 	if (n != 4 || items[0].kind != HOIST__PICKLE_GLOBAL ||

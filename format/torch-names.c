@@ -3,7 +3,6 @@
  * The contract is in format/torch.h. */
 #include "config.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"

@@ -6,11 +6,8 @@
  * The arguments are those of __reduce_ex__() in CPython 3.8 to 3.14, and in NumPy 1 and 2. */
 #include "config.h"
 
-#include <string.h>
-
 #include "base/checked.h"
 #include "base/number.h"
-#include "base/utf8.h"
 #include "format/torch.h"
 
 /* --- dicts --- */

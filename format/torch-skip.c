@@ -13,17 +13,16 @@
 #include "format/quote.h"
 
 /* Copies a text into the manifest. */
-static int keep(struct hoist__torch_file *file, struct hoist__manifest_box *box, const char *text,
-		size_t n, const char **ret)
+static int keep(const struct hoist__torch_skips *skips, const char *text, size_t n,
+		const char **ret)
 {
-	int err = hoist__pickle_charge(&file->pickle, n + 1);
+	int err = hoist__pickle_charge(&skips->file->pickle, n + 1);
 	if (err < 0)
 		return err;
-	return hoist__arena_text(&box->arena, text, n, "a text", ret);
+	return hoist__arena_text(&skips->box->arena, text, n, "a text", ret);
 }
 
-int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file *file,
-		      struct hoist__manifest_box *box, const char *name, size_t name_bytes,
+int hoist__torch_skip(struct hoist__torch_skips *skips, const char *name, size_t name_bytes,
 		      const char *reason)
 {
 	char shown[HOIST__QUOTED_BYTES];
@@ -31,7 +30,7 @@ int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file
 	void *list = skips->list;
 	/* A long name may be that of many values.  The list grows by half while the old one still
 	 * exists. */
-	int err = hoist__pickle_charge(&file->pickle, name_bytes + 3 * sizeof skipped);
+	int err = hoist__pickle_charge(&skips->file->pickle, name_bytes + 3 * sizeof skipped);
 	if (err < 0)
 		return err;
 	if (name_bytes == 0) {
@@ -41,7 +40,7 @@ int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file
 		name = hoist__quoted(name, name_bytes, shown);
 		name_bytes = strlen(name);
 	}
-	err = keep(file, box, name, name_bytes, &skipped.name);
+	err = keep(skips, name, name_bytes, &skipped.name);
 	if (err == 0)
 		err = hoist__vector_grow(&list, skips->n, &skips->room, sizeof skipped,
 					 "skipped values");
@@ -51,8 +50,7 @@ int hoist__torch_skip(struct hoist__torch_skips *skips, struct hoist__torch_file
 	return err;
 }
 
-int hoist__torch_skip_opaque(struct hoist__torch_skips *skips, struct hoist__torch_file *file,
-			     struct hoist__manifest_box *box, const char *name, size_t name_bytes,
+int hoist__torch_skip_opaque(struct hoist__torch_skips *skips, const char *name, size_t name_bytes,
 			     struct hoist__torch_opaque *opaque)
 {
 	char shown[2][HOIST__QUOTED_BYTES];
@@ -65,19 +63,17 @@ int hoist__torch_skip_opaque(struct hoist__torch_skips *skips, struct hoist__tor
 				 "a value of %s of the Python module %s: hoist executes no code",
 				 hoist__quoted(opaque->name, opaque->name_bytes, shown[0]),
 				 hoist__quoted(opaque->module, opaque->module_bytes, shown[1]));
-		err = keep(file, box, text, (size_t)n, &opaque->reason);
+		err = keep(skips, text, (size_t)n, &opaque->reason);
 	}
-	return err == 0 ? hoist__torch_skip(skips, file, box, name, name_bytes, opaque->reason)
-			: err;
+	return err == 0 ? hoist__torch_skip(skips, name, name_bytes, opaque->reason) : err;
 }
 
-int hoist__torch_skip_failed(struct hoist__torch_skips *skips, struct hoist__torch_file *file,
-			     struct hoist__manifest_box *box, const char *name, size_t name_bytes)
+int hoist__torch_skip_failed(struct hoist__torch_skips *skips, const char *name, size_t name_bytes)
 {
 	const char *reason;
 	const char *text = hoist__error_text();
-	int err = keep(file, box, text, strlen(text), &reason);
-	return err == 0 ? hoist__torch_skip(skips, file, box, name, name_bytes, reason) : err;
+	int err = keep(skips, text, strlen(text), &reason);
+	return err == 0 ? hoist__torch_skip(skips, name, name_bytes, reason) : err;
 }
 
 static int by_name(const void *left, const void *right)

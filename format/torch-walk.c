@@ -51,7 +51,7 @@ static int refuse(struct walk *w, int err, const char *what)
 {
 	char shown[HOIST__QUOTED_BYTES];
 	if (w->file->pickle.lenient)
-		return hoist__torch_skip(&w->skips, w->file, w->box, w->path, w->path_bytes, what);
+		return hoist__torch_skip(&w->skips, w->path, w->path_bytes, what);
 	return hoist__fail(err, "%s: data.pkl: %s: %s", w->file->pickle.file,
 			   hoist__quoted(w->path, w->path_bytes, shown), what);
 }
@@ -129,7 +129,7 @@ static int add_tensor(struct walk *w, const struct hoist__torch_tensor *from)
 	if (err == 0) /* @entry.tensor keeps its name */
 		err = hoist__torch_place(w->file, from, entry.tensor.name, &entry.tensor);
 	if (err == -ENOTSUP && w->file->pickle.lenient)
-		return hoist__torch_skip_failed(&w->skips, w->file, w->box, w->path, w->path_bytes);
+		return hoist__torch_skip_failed(&w->skips, w->path, w->path_bytes);
 	entry.tensor.name_bytes = w->path_bytes;
 	if (err == 0)
 		err = keep_shape(w, from, &entry.tensor);
@@ -272,8 +272,7 @@ static int visit_opaque(struct walk *w, struct hoist__torch_opaque *opaque)
 	if (opaque->state.open) /* as a module's parts refer to the module */
 		return 0;
 	if (opaque->reason == NULL)
-		err = hoist__torch_skip_opaque(&w->skips, w->file, w->box, w->path, w->path_bytes,
-					       opaque);
+		err = hoist__torch_skip_opaque(&w->skips, w->path, w->path_bytes, opaque);
 	if (err == 0 && w->depth == MAX_DEPTH && opaque->state.first != NULL)
 		return refuse(w, -EBADMSG, TOO_DEEP);
 	opaque->state.open = true;
@@ -338,8 +337,7 @@ static int drop_twins(struct walk *w)
 	for (size_t i = 0; err == 0 && i < w->n; i++) {
 		const struct hoist__tensor *tensor = &w->entries[i].tensor;
 		if (n > 0 && strcmp(w->entries[n - 1].tensor.name, tensor->name) == 0)
-			err = hoist__torch_skip(&w->skips, w->file, w->box, tensor->name,
-						tensor->name_bytes,
+			err = hoist__torch_skip(&w->skips, tensor->name, tensor->name_bytes,
 						"another tensor before it has the same name");
 		else
 			w->entries[n++] = w->entries[i];
@@ -377,6 +375,7 @@ int hoist__torch_walk(struct hoist__torch_file *file, const struct hoist__pickle
 	struct walk w = {.file = file, .box = hoist__manifest_create()};
 	if (w.box == NULL)
 		return -ENOMEM;
+	w.skips = (struct hoist__torch_skips){.file = file, .box = w.box};
 	int err = visit(&w, object);
 	if (err == 0)
 		err = fill_manifest(&w);

@@ -176,22 +176,26 @@ Test(torch_skip, broken_files_are_refused)
 	}
 }
 
+static void put_key(struct bytes *pickle, int i)
+{
+	char key[16];
+	snprintf(key, sizeof key, "\x8c\4%04d", i);
+	put_text(pickle, key);
+}
+
 /* A pickle of 1,000 states of 1,000 objects each must not list a million values. */
 Test(torch_skip, the_list_is_bounded)
 {
 	struct bytes pickle = {0};
 	struct hoist__manifest *manifest = NULL;
-	char key[16];
 	PUT(&pickle, PROTOCOL "}(" ONE("a") NET "q\0}(");
 	for (int i = 0; i < 1000; i++) {
-		snprintf(key, sizeof key, "\x8c\4%04d", i);
-		put_text(&pickle, key);
+		put_key(&pickle, i);
 		PUT(&pickle, NET);
 	}
 	PUT(&pickle, "ub");
 	for (int i = 0; i < 1000; i++) {
-		snprintf(key, sizeof key, "\x8c\4%04d", i);
-		put_text(&pickle, key);
+		put_key(&pickle, i);
 		PUT(&pickle, "h\0");
 	}
 	PUT(&pickle, "u.");
