@@ -52,6 +52,7 @@ struct names {
 struct folder {
 	int fd;
 	const char *path;
+	bool has_kept;
 	struct names names[N_KINDS];
 };
 
@@ -93,6 +94,7 @@ static bool has_suffix(const char *name, const char *suffix)
 static int sort_name(void *context, const char *name)
 {
 	struct folder *folder = context;
+	folder->has_kept |= has_suffix(name, HOIST__KEPT_ENDING);
 	for (size_t i = 0; name[0] != '.' && i < HOIST__ARRAY_SIZE(suffixes); i++)
 		if (has_suffix(name, suffixes[i].suffix))
 			return add_name(&folder->names[suffixes[i].kind], name);
@@ -277,6 +279,7 @@ int hoist__checkpoint_add_folder(hoist_checkpoint *checkpoint, int dir_fd, const
 {
 	struct folder folder = {.fd = dir_fd, .path = path};
 	int err = list_folder(&folder);
+	checkpoint->none_kept = !folder.has_kept;
 	enum kind kind = 0;
 	while (kind < N_KINDS && folder.names[kind].n == 0)
 		kind++;

@@ -128,7 +128,7 @@ static int open_only_file(hoist_checkpoint *checkpoint, struct hoist__file *file
 	const struct hoist__reader reader =
 		hoist__checkpoint_file_reader(file, checkpoint->lenient);
 	int err = hoist__format_parse(&reader, format, &shard->manifest);
-	if (err == 0 && format != HOIST__RAW && !hoist__checkpoint_holds_digests(shard))
+	if (err == 0 && format != HOIST__RAW)
 		err = hoist__kept_find(AT_FDCWD, file->path, 0, shard);
 	if (err == 0 && hoist__gguf_is_first(shard))
 		err = open_gguf_parts(checkpoint);

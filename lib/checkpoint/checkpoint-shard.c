@@ -52,8 +52,6 @@ int hoist__checkpoint_file_open(int dir_fd, const char *path, const char *displa
 				  shard.file->path);
 	if (err == 0)
 		err = hoist__format_parse(&reader, shard.format, &shard.manifest);
-	if (err == 0 && !hoist__checkpoint_holds_digests(&shard))
-		err = hoist__kept_find(dir_fd, path, flags, &shard);
 	if (err < 0) {
 		hoist__checkpoint_file_close(&shard);
 		return err;
@@ -84,6 +82,12 @@ static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folde
 	free(display);
 	if (err < 0)
 		return err;
+	if (!checkpoint->none_kept || strchr(name, '/') != NULL)
+		err = hoist__kept_find(dir_fd, name, checkpoint->file_flags, shard);
+	if (err < 0) {
+		hoist__checkpoint_file_close(shard);
+		return err;
+	}
 	checkpoint->n_files++;
 	const struct hoist__checkpoint_file *first = &checkpoint->files[0];
 	if (shard->format != first->format)

@@ -49,6 +49,7 @@ struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
+	bool none_kept;	     /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
 	size_t n_tensors;
@@ -78,8 +79,11 @@ int hoist__checkpoint_file_digest(const struct hoist__checkpoint_file *shard,
 /* True if the manifest itself has digests, be they right or wrong. */
 bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard);
 
+/* The ending of the names of files with digests. */
+#define HOIST__KEPT_ENDING ".xxh3"
+
 /* Finds the digests that hoist_checkpoint_keep_digests() wrote beside the file @path of @dir_fd,
- * which was opened with @flags.  Sets @shard's kept; or kept_is_old, if the digests there are broken
+ * which was opened with @flags and holds none itself.  Sets @shard's kept; or kept_is_old, if the digests there are broken
  * or of another content.  A NAME.xxh3 that cannot be read is left out, and logged.
  * Returns: 0; -ENOMEM; -EMFILE, -ENFILE. */
 int hoist__kept_find(int dir_fd, const char *path, unsigned flags,

@@ -30,7 +30,6 @@
 #include "io/output.h"
 #include "lib/checkpoint/checkpoint.h"
 
-#define ENDING ".xxh3"
 #define FIRST_LINE "hoist-digests 1\n"
 /* The kernel's clock for files ticks at least this often (CONFIG_HZ is 100 or more); that of a file
  * system whose times are whole seconds, every two seconds (FAT). */
@@ -73,7 +72,7 @@ static int lines_of(const struct hoist__checkpoint_file *shard, char **ret)
 static char *beside(const char *path)
 {
 	char *ret;
-	if (asprintf(&ret, "%s" ENDING, path) >= 0)
+	if (asprintf(&ret, "%s" HOIST__KEPT_ENDING, path) >= 0)
 		return ret;
 	(void)hoist__fail_nomem("a path", strlen(path));
 	return NULL;
@@ -81,42 +80,34 @@ static char *beside(const char *path)
 
 /* --- reading --- */
 
-/* Takes the digits from the whole text, which has @n bytes and a NUL behind them.
- * Returns: 0; 1 if the digests are of another content. */
-static int take_digits(struct hoist__checkpoint_file *shard, const char *lines, char *text,
-		       size_t n)
-{
-	const size_t n_lines = strlen(lines);
-	const size_t n_digits = shard->manifest->n_tensors * HOIST__DIGEST_HEX;
-	if (n != n_lines + n_digits + 1 || memcmp(text, lines, n_lines) != 0 ||
-	    strspn(text + n_lines, "0123456789abcdef") != n_digits || text[n - 1] != '\n')
-		return 1;
-	memmove(text, text + n_lines, n_digits);
-	text[n_digits] = '\0';
-	shard->kept = text;
-	return 0;
-}
-
+/* Reads the digits.  Returns: 0; 1 if they are of another content; -ENOMEM; a failure to read. */
 static int read_digits(struct hoist__checkpoint_file *shard, const struct hoist__file *file)
 {
+	const size_t n_digits = shard->manifest->n_tensors * HOIST__DIGEST_HEX;
 	char *lines = NULL;
+	char *text = NULL;
 	int err = lines_of(shard, &lines);
 	if (err < 0)
 		return err;
-	const size_t most = strlen(lines) + shard->manifest->n_tensors * HOIST__DIGEST_HEX + 1;
-	if (file->bytes != most || file->mtime_ns <= shard->file->ctime_ns) {
-		free(lines);
-		return 1;
-	}
-	char *text = malloc(most + 1);
-	err = text == NULL ? hoist__fail_nomem("digests", most)
-			   : hoist__file_read(file, 0, text, most);
+	const size_t n_lines = strlen(lines);
+	const size_t bytes = n_lines + n_digits + 1;
+	if (file->bytes != bytes || file->mtime_ns <= shard->file->ctime_ns)
+		err = 1;
+	else if ((text = calloc(1, bytes + 1)) == NULL)
+		err = hoist__fail_nomem("digests", bytes);
+	else
+		err = hoist__file_read(file, 0, text, bytes);
+	if (err == 0 &&
+	    (memcmp(text, lines, n_lines) != 0 ||
+	     strspn(text + n_lines, "0123456789abcdef") != n_digits || text[bytes - 1] != '\n'))
+		err = 1;
 	if (err == 0) {
-		text[most] = '\0';
-		err = take_digits(shard, lines, text, most);
+		memmove(text, text + n_lines, n_digits);
+		text[n_digits] = '\0';
+		shard->kept = text;
+		text = NULL;
 	}
-	if (shard->kept != text)
-		free(text);
+	free(text);
 	free(lines);
 	return err;
 }
@@ -125,6 +116,8 @@ int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		     struct hoist__checkpoint_file *shard)
 {
 	struct hoist__file *file;
+	if (hoist__checkpoint_holds_digests(shard))
+		return 0;
 	char *name = beside(path);
 	char *display = name != NULL ? beside(shard->file->path) : NULL;
 	int err = display == NULL ? -ENOMEM

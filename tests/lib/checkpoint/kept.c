@@ -139,6 +139,16 @@ static void each_file_of_an_index_has_its_own(void)
 	expect_kept(support_folder(), 3, 0, NULL);
 	expect_kept(in_folder("b.bin"), 4, 0, NULL);
 	support_cleanup();
+	/* A folder's own names say nothing about those in a folder below. */
+	write_gguf("a.bin", "a", 0, 0, 0);
+	CHECK(mkdir(in_folder("sub"), 0777) == 0);
+	write_gguf("sub/b.bin", "b", 0, 0, 0);
+	write_text("pytorch_model.bin.index.json", "{\"weight_map\":{\"b\":\"sub/b.bin\"}}");
+	CHECK(keep(support_folder(), 3) == 0);
+	expect_kept(support_folder(), 3, 0, NULL);
+	CHECK(unlink(in_folder("sub/b.bin.xxh3")) == 0 && unlink(in_folder("sub/b.bin")) == 0 &&
+	      rmdir(in_folder("sub")) == 0);
+	support_cleanup();
 }
 
 static void wrong_calls_keep_nothing(void)
