@@ -2,15 +2,15 @@
 # The Debian packages that hoist is built and tested with, and how quickstart and
 # check install what is missing of them.  Sourced, not run.
 
-# To build: a compiler, the autotools, the four libraries.
+# To build: a compiler, the autotools, the five libraries.
 packages_build="gcc libc6-dev make autoconf automake libtool pkg-config
-	liburing-dev libnuma-dev libjansson-dev libxxhash-dev"
+	liburing-dev libnuma-dev libjansson-dev libxxhash-dev libsodium-dev"
 
 # To test (./check): the unit test library, C++ for one test of the headers, jemalloc for
-# comparisons, HIP's headers to check our table of its functions against, Valgrind with
+# comparisons, HIP's and UCX's headers to check our tables of their functions against, Valgrind with
 # the symbols that it needs of the C library, a file system in user space, filters of
 # system calls, Python with NumPy and what builds packages for it.
-packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev valgrind libc6-dbg
+packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev libucx-dev valgrind libc6-dbg
 	libfuse3-dev fuse3 libseccomp-dev
 	python3-dev python3-numpy python3-setuptools python3-wheel python3-pip python3-venv"
 

@@ -29,11 +29,11 @@ from setuptools.command.sdist import sdist
 
 TOP = os.path.dirname(os.path.abspath(__file__))
 # The folders that the package needs: no tests, no examples.
-FOLDERS = "SUBDIRS=base device numa alloc format io lib emulator cli bench tools"
+FOLDERS = "SUBDIRS=base net device numa alloc format io lib emulator cli bench tools"
 COMMANDS = {"make": "make", "pkg-config": "pkg-config"}
 AUTOTOOLS = {"autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"}
 LIBRARIES = {"liburing": "liburing-dev", "numa": "libnuma-dev", "jansson": "libjansson-dev",
-             "libxxhash": "libxxhash-dev"}
+             "libxxhash": "libxxhash-dev", "libsodium": "libsodium-dev"}
 
 
 def configured(pattern):
@@ -104,7 +104,7 @@ def archives():
     """
     return [f"{variable}_LIBS=-l:{file}"
             for variable, file in (("URING", "liburing.a"), ("JANSSON", "libjansson.a"),
-                                   ("XXHASH", "libxxhash.a"))
+                                   ("XXHASH", "libxxhash.a"), ("SODIUM", "libsodium.a"))
             if succeeds(*compiler(), "-nostdlib", "-r", "-o", os.devnull, "-l:" + file)]
 
 

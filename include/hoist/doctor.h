@@ -42,7 +42,9 @@ typedef struct hoist_check_info {
 } hoist_check_info;
 
 /* Examines everything.  @path is a file, or a folder with checkpoints; NULL: the current folder.
- * The call makes the devices' contexts, and takes as long as the drivers take to start.
+ * The call makes the devices' contexts, and takes as long as the drivers take to start.  Where UCX is
+ * installed, the first call loads it, and sets variables of the environment for the time of that: no
+ * other thread may read or change the environment meanwhile.
  * Returns: 0; -ENOENT, -EACCES and the like (@path); -ENOMEM. */
 HOIST_API int hoist_doctor_create(const char *path, hoist_doctor **ret);
 HOIST_API void hoist_doctor_destroy(hoist_doctor *doctor); /* takes NULL */

@@ -77,6 +77,8 @@ int hoist_doctor_create(const char *path, hoist_doctor **ret)
 		err = hoist__doctor_numa(doctor, "/sys");
 	if (err == 0)
 		err = hoist__doctor_devices(doctor);
+	if (err == 0)
+		err = hoist__doctor_network(doctor);
 	doctor->path = NULL;
 	if (err < 0) {
 		hoist_doctor_destroy(doctor);

@@ -7,6 +7,7 @@
  *   doctor-machine.c  io_uring, memory and its limits, huge pages
  *   doctor-numa.c     the nodes, their pages, and the node of the path's disk
  *   doctor-devices.c  drivers and devices
+ *   doctor-network.c  UCX, for groups across machines
  *
  * Each part adds its checks in order and returns 0, or the error that ends the examination:
  * -ENOMEM, or a path that cannot be examined.  A thing that does not work is a finding, not an
@@ -78,5 +79,6 @@ int hoist__doctor_machine(hoist_doctor *doctor);
 /* @sysfs_root is "/sys", or a test's tree.  Placing is tried on the machine itself. */
 int hoist__doctor_numa(hoist_doctor *doctor, const char *sysfs_root);
 int hoist__doctor_devices(hoist_doctor *doctor);
+int hoist__doctor_network(hoist_doctor *doctor);
 
 #endif

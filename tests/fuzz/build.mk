@@ -2,7 +2,7 @@
 # The fuzz targets: hoist's own sources, built once for all of them with clang's sanitizers.
 #
 #     make -f SOURCE/tests/fuzz/build.mk top_srcdir=SOURCE config=FOLDER-OF-config.h \
-#         DEPENDENCY_LIBS='-luring -lnuma'
+#         DEPENDENCY_LIBS='-luring -lnuma -lsodium'
 #
 # in the folder that is to hold what is built: make fuzz-targets does it.
 CLANG ?= clang
@@ -14,7 +14,7 @@ FLAGS = -std=gnu11 -O1 -gline-tables-only -UNDEBUG $(CHECKS) -fno-omit-frame-poi
 INCLUDES = -I$(top_srcdir)/tests/fuzz -I$(config) -I$(top_srcdir) -I$(top_srcdir)/include $(DEPENDENCY_FLAGS)
 LIBS = $(DEPENDENCY_LIBS) -ldl -lm
 
-folders = base format numa device alloc io lib/*
+folders = base net format numa device alloc io lib/*
 not_library = %-abi.c
 sources = $(filter-out $(not_library), \
 	$(foreach folder,$(folders),$(patsubst $(top_srcdir)/%,%,$(wildcard $(top_srcdir)/$(folder)/*.c))))

@@ -34,6 +34,7 @@ ipc 15000 512
 cache_table 20000 12288
 cache_holder 6000 512
 cache_client 10000 512
+channel 40000 1024
 open 2500 8192
 '
 if [ -n "${HOIST_TEST_FUZZ-}" ]; then

@@ -67,6 +67,12 @@ for n in (1, 3):
                     "weight_map": files}).encode())
 put("index detect", "index-odd", b'{"weight_map":{"a":"./x.bin","b":"d//y.bin","\\u00e9":"x.bin"}}')
 
+# --- channels: numbers that tests/fuzz/channel.c takes for deeds ---
+
+for how in range(4):
+    put("channel", "channel-%d" % how, bytes([how, 1, 3, 4, 1, 5, 4, 0, 200, 5, 1, 9, 6, 0, 1, 3]))
+    put("channel", "channel-bytes-%d" % how, bytes([how, 0, 9]) + b"GET / HTTP/1.0")
+
 # --- GGUF ---
 
 

@@ -5,7 +5,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=${1:-$(cd "$here/../.." && pwd)}
-folders=${2:-include base device numa alloc format io lib emulator cli bench tools examples tests}
+folders=${2:-include base net device numa alloc format io lib emulator cli bench tools examples tests}
 
 if ! cd "$top"; then
 	exit 1

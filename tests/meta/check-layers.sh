@@ -12,11 +12,11 @@ table=$here/layers.tsv
 if ! cd "$top"; then
 	exit 1
 fi
-for folder in base device numa alloc format io lib emulator cli tools examples bench tests include; do
+for folder in base net device numa alloc format io lib emulator cli tools examples bench tests include; do
 	[ -d "$folder" ] || { echo "no folder $folder in $top" && exit 1; }
 done
 
-find include base device numa alloc format io lib emulator cli tools examples bench tests -name '*.[ch]' -o -name '*.cpp' |
+find include base net device numa alloc format io lib emulator cli tools examples bench tests -name '*.[ch]' -o -name '*.cpp' |
 	LC_ALL=C sort |
 	xargs awk -v table="$table" '
 	BEGIN {

@@ -7,7 +7,7 @@ top=${1:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "$top" || exit 1
 status=0
 count=0
-for file in $(find include base device numa alloc format io lib emulator cli bench tools examples tests -name '*.[ch]'); do
+for file in $(find include base net device numa alloc format io lib emulator cli bench tools examples tests -name '*.[ch]'); do
 	count=$((count + 1))
 	lines=$(wc -l <"$file")
 	[ "$lines" -le 500 ] || { echo "$file has $lines lines" && status=1; }
@@ -21,7 +21,7 @@ for file in examples/*.c; do
 	lines=$(wc -l <"$file")
 	[ "$lines" -lt 80 ] || { echo "$file has $lines lines; an example has less than 80" && status=1; }
 done
-find base device numa alloc format io lib emulator cli bench tools examples tests \( -name '*.c' -o -name '*.inc.h' \) -exec awk '
+find base net device numa alloc format io lib emulator cli bench tools examples tests \( -name '*.c' -o -name '*.inc.h' \) -exec awk '
 	FNR == 1 { begin = 0 }
 	/^\{/ { begin = FNR }
 	/^\}/ {

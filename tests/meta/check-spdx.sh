@@ -6,7 +6,7 @@ top=${1:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "$top" || exit 1
 status=0
 count=0
-files=$(find include base device numa alloc format io lib emulator cli tools bench examples tests m4 gpu doc packaging \
+files=$(find include base net device numa alloc format io lib emulator cli tools bench examples tests m4 gpu doc packaging \
 	\( -name '*.[ch]' -o -name '*.cpp' -o -name '*.am' -o -name '*.m4' -o -name '*.sh' \
 	-o -name '*.in' -o -name '*.tsv' -o -name '*.supp' -o -path 'gpu/*' -o -path 'packaging/*' \) -type f \
 	! -path 'm4/l*t*.m4' ! -path m4/pkg.m4 ! -name Makefile.in

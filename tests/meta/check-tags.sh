@@ -10,7 +10,7 @@ top=${1:-$(cd "$here/../.." && pwd)}
 if ! cd "$top"; then
 	exit 1
 fi
-find include base device numa alloc format io lib emulator cli bench tools examples -name '*.[ch]' |
+find include base net device numa alloc format io lib emulator cli bench tools examples -name '*.[ch]' |
 	LC_ALL=C sort |
 	xargs awk '
 	# Not in comments, whose lines begin with a star.

@@ -48,7 +48,7 @@ code() {
 }
 
 folders=
-for folder in include base device numa alloc format io lib emulator cli bench tools; do
+for folder in include base net device numa alloc format io lib emulator cli bench tools; do
 	[ ! -d $folder ] || folders="$folders $folder"
 done
 # shellcheck disable=SC2086

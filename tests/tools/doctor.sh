@@ -48,6 +48,7 @@ done
 run 0 doctor
 grep -Eq '^cuda +no +' "$out" || fail "no line about cuda"
 grep -q 'HOIST_CUDA_LIBRARY' "$out" || fail "no remedy"
+grep -Eq '^across machines +(yes +UCX [1-9]|no +UCX: no library: libuc)' "$out" || fail "no line about UCX"
 
 : >"$work/file"
 run 0 doctor "$work/file"

@@ -150,7 +150,7 @@ fi
 
 # code PATTERN - where that is in the library, the stand-ins and the command.
 code() {
-	grep -rnE "$1" base device numa alloc format io lib emulator cli bench tools --include=*.c --include=*.h
+	grep -rnE "$1" base net device numa alloc format io lib emulator cli bench tools --include=*.c --include=*.h
 }
 
 # A set-uid program must not use getenv(3): no code does, and SECURITY.md has the names of the
@@ -160,14 +160,18 @@ if [ -d "${abs_top_srcdir-}/lib" ]; then
 	cd "$abs_top_srcdir" || exit 99
 	! code '(^|[^_[:alnum:]])getenv\(' || fail "getenv(3), not secure_getenv"
 	code 'secure_getenv\(' | grep -vE 'secure_getenv\("' >"$work/by-table"
-	! grep -vE '^(device/dl\.c:.*\(dl->variable\)|emulator/settings\.c:.*\(name\));' "$work/by-table" ||
+	tables='device/dl\.c:.*\(dl->variable\)|emulator/settings\.c:.*\(name\)'
+	tables="$tables|net/ucx\.c:.*\(variables\[i\]\.name\) == NULL"
+	! grep -vE "^($tables);" "$work/by-table" ||
 		fail "a variable is read there by a name that is looked for nowhere here"
-	[ "$(wc -l <"$work/by-table")" -eq 2 ] || fail "not two tables: $(cat "$work/by-table")"
+	[ "$(wc -l <"$work/by-table")" -eq 3 ] || fail "not three tables: $(cat "$work/by-table")"
 	{
 		code 'secure_getenv\("'
 		grep -E '\.variable = "' device/*.c
 		grep -E 'name = "HOIST_' emulator/settings.c
+		grep -oE '\{"UCX_[A-Z_]+"' net/ucx.c
 		echo '"PATH"' # posix_spawnp(3)
+		echo '"HOIST_UCX_" "UCX_"' # UCX itself
 	} | grep -oE '"[A-Z][A-Z0-9_]*"' | tr -d '"' | sort -u >"$work/read"
 	sed -n '/^## The environment/,/^## /s/^| \(`[^|]*\)|.*/\1/p' SECURITY.md |
 		grep -oE '[A-Z][A-Z0-9_]*' | sort >"$work/told"

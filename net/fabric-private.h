@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* net/fabric-private.h - the structs of the fabric; private to net/fabric*.c.
+ *
+ * A message is UCX's active message HOIST__FABRIC_AM: the header, and the bytes.
+ * No ucp_ep_flush_nbx(): UCX asks for a flush before the first use of a remote key, and active
+ * messages have none.
+ *
+ * The address that members exchange:
+ *
+ *     [ 8 bytes "HOISTUCX" ][ u16 major ][ u16 minor ][ u32 bytes ][ u64 digest ][ UCX's address ]
+ *
+ * The version is UCX's.  The digest (FNV-1a, 64 bits) is of the address.  Numbers are
+ * little-endian.
+ */
+#ifndef HOIST_NET_FABRIC_PRIVATE_H
+#define HOIST_NET_FABRIC_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "net/fabric.h"
+#include "net/ucx.h"
+
+#define HOIST__FABRIC_AM 7u
+#define HOIST__FABRIC_MAGIC 0x48557831u
+
+/* For how long hoist__fabric_close() lets transfers with peers that live come to their end, and
+ * then waits for those that it has broken. */
+#define HOIST__FABRIC_DRAIN_NS (UINT64_C(2) * 1000000000)
+#define HOIST__FABRIC_CLOSE_NS (UINT64_C(10) * 1000000000)
+
+struct hoist__fabric_header {
+	uint32_t magic;
+	uint32_t offset;
+	uint64_t ticket;
+};
+
+struct hoist__fabric {
+	struct hoist__fabric_options options;
+	hoist__ucp_context context;
+	hoist__ucp_worker worker;
+	hoist__ucp_mem memory;
+	void *address;
+	size_t address_bytes;
+	int fd;
+	bool closing;		      /* nothing is placed any more */
+	struct hoist__list peers;     /* that the caller has */
+	struct hoist__list stuck;     /* peers whose endpoints UCX would not close */
+	struct hoist__list transfers; /* that UCX has */
+	unsigned n_transfers;
+	unsigned n_leaving; /* peers whose endpoints are being closed */
+};
+
+/* A send or a place that UCX works on. */
+struct hoist__transfer {
+	struct hoist__list link;
+	struct hoist__fabric *fabric;
+	struct hoist__fabric_header header; /* UCX reads it until a send has ended */
+	size_t bytes;
+	bool is_send;
+	void *owner; /* of a send */
+};
+
+/* Lives until UCX has closed the endpoint. */
+struct hoist__fabric_peer {
+	struct hoist__list link;
+	struct hoist__fabric *fabric;
+	hoist__ucp_ep ep;
+	void *owner;
+	bool broken;
+	bool left; /* the caller has disconnected */
+};
+
+/* Makes a transfer that counts as in flight.  Returns: NULL if there is no memory. */
+struct hoist__transfer *hoist__transfer_begin(struct hoist__fabric *fabric, bool is_send);
+
+/* Forgets a transfer that UCX has not begun, or has ended. */
+void hoist__transfer_forget(struct hoist__transfer *transfer);
+
+/* Ends a transfer, and tells its handler. */
+void hoist__transfer_end(struct hoist__transfer *transfer, int err);
+
+/* The parameters of both kinds of transfers. */
+hoist__ucp_request_param hoist__transfer_param(struct hoist__transfer *transfer);
+
+/* Makes the address that members exchange, from the worker's.  Returns: 0; -ENOMEM. */
+int hoist__fabric_pack(struct hoist__fabric *fabric, const void *address, size_t bytes);
+
+#endif
