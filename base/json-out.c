@@ -126,9 +126,8 @@ void hoist__out_share(struct hoist__json_out *out, double share)
 			     millionths % 1000000));
 }
 
-void hoist__out_string(struct hoist__json_out *out, const char *text)
+static void quote(struct hoist__json_out *out, const char *text)
 {
-	begin(out);
 	put(out, "\"", 1);
 	for (size_t left = strlen(text); left > 0;) {
 		unsigned char c = (unsigned char)*text;
@@ -146,6 +145,20 @@ void hoist__out_string(struct hoist__json_out *out, const char *text)
 		left -= n;
 	}
 	put(out, "\"", 1);
+}
+
+void hoist__out_string(struct hoist__json_out *out, const char *text)
+{
+	begin(out);
+	quote(out, text);
+}
+
+void hoist__out_name(struct hoist__json_out *out, const char *name)
+{
+	begin(out);
+	quote(out, name);
+	put(out, ":", 1);
+	out->comma = false;
 }
 
 int hoist__out_end(struct hoist__json_out *out)

@@ -33,6 +33,8 @@ void hoist__out_open(struct hoist__json_out *out, const char *bracket);
 void hoist__out_close(struct hoist__json_out *out, const char *bracket);
 /* @key is written as it is, without escapes. */
 void hoist__out_key(struct hoist__json_out *out, const char *key);
+/* The same for any text, as hoist__out_string() writes it. */
+void hoist__out_name(struct hoist__json_out *out, const char *name);
 void hoist__out_u64(struct hoist__json_out *out, uint64_t value);
 void hoist__out_i64(struct hoist__json_out *out, int64_t value);
 void hoist__out_bool(struct hoist__json_out *out, bool value);

@@ -49,6 +49,9 @@ struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
+	bool absent;	     /* the files are on other machines (hoist_group_open()): they cannot be
+			      * read here, but by a load that gets their bytes from a group */
+	uint64_t identity[2]; /* absent: as the group's members have it */
 	bool none_kept;	     /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;

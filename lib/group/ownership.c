@@ -10,17 +10,6 @@
 
 #include "base/error.h"
 
-void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end)
-{
-	while (begin < end) {
-		uint64_t bit = begin % 64;
-		uint64_t n = end - begin < 64 - bit ? end - begin : 64 - bit;
-		uint64_t ones = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-		wants[begin / 64] |= ones << bit;
-		begin += n;
-	}
-}
-
 void hoist__wants_near(uint64_t *wants, size_t n_cells, size_t begin, size_t end)
 {
 	hoist__wants_add(wants + n_cells * HOIST__CELL_WORDS, begin, end);
@@ -154,26 +143,4 @@ void hoist__ownership_fini(struct hoist__ownership *ownership)
 	free(ownership->cells);
 	free(ownership->united);
 	*ownership = (struct hoist__ownership){0};
-}
-
-static bool has(const struct hoist__ownership *ownership, size_t cell, unsigned block)
-{
-	return (ownership->united[cell * HOIST__CELL_WORDS + block / 64] >> block % 64 & 1) != 0;
-}
-
-bool hoist__ownership_run(const struct hoist__ownership *ownership, size_t cell, unsigned *from,
-			  unsigned *begin)
-{
-	unsigned at = *from;
-	while (at < HOIST__CELL_BLOCKS && !has(ownership, cell, at))
-		at++;
-	if (at == HOIST__CELL_BLOCKS)
-		return false;
-	*begin = at;
-	unsigned end = at + 1;
-	for (at = end; at < HOIST__CELL_BLOCKS && at - end < HOIST__CELL_GAP; at++)
-		if (has(ownership, cell, at))
-			end = at + 1;
-	*from = end;
-	return true;
 }

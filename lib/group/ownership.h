@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib/group/ownership.h - which rank of a group reads which bytes of the files.
  *
- *   block    4 KiB of a file: the unit in which ranks say what they want
- *   cell     512 blocks of a file, at a multiple of its size: the unit that has an owner.  The
- *            cells of all files are numbered one after the other; a file begins with a cell
- *   wants    a bitmap of one rank: a bit for each block that the rank's load would read; behind
- *            them, a bit for each cell that the rank is near
+ *   wants    a bitmap of one rank (blocks.h); behind the bits of its blocks, a bit for each
+ *            cell that the rank is near
  *   near     said of a rank, to the cells of a file: it runs on the NUMA node of the file's disk
  *   twice    blocks of a cell that are read more than once if each rank reads its own: for each
  *            block, the ranks that want it, less one
@@ -35,15 +32,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/swarm/blocks.h"
+
 #define HOIST__GROUP_RANKS 64u /* at most: bits of a word */
-
-#define HOIST__BLOCK_BYTES ((uint64_t)4096)
-#define HOIST__CELL_BLOCKS 512u
-#define HOIST__CELL_BYTES (HOIST__CELL_BLOCKS * HOIST__BLOCK_BYTES)
-#define HOIST__CELL_WORDS (HOIST__CELL_BLOCKS / 64)
-
-/* Gaps of fewer blocks are read along: a request costs as much (HOIST__PLAN_GAP). */
-#define HOIST__CELL_GAP 4u
 
 #define HOIST__CELL_PARTS 16u
 #define HOIST__CELL_TWICE 16u /* in a cell that is apart, at most */
@@ -63,25 +54,11 @@ struct hoist__ownership {
 	uint32_t n_owned[HOIST__GROUP_RANKS];
 };
 
-/* The words of a rank's bitmap. */
-static inline size_t hoist__wants_words(size_t n_cells)
-{
-	return n_cells * HOIST__CELL_WORDS + (n_cells + 63) / 64;
-}
-
 /* Makes the tables.  @wants: a bitmap of hoist__wants_words() words for each rank.  A bitmap that
  * its rank changes meanwhile gives wrong tables, never a fault.  Returns: 0; -ENOMEM. */
 int hoist__ownership_make(const uint64_t *const *wants, unsigned n_ranks, size_t n_cells,
 			  struct hoist__ownership *ret);
 void hoist__ownership_fini(struct hoist__ownership *ownership); /* takes a zeroed one */
-
-/* The next run of blocks of the cell that are read together, from block *from on.  Sets *from
- * behind the run.  False: there is none. */
-bool hoist__ownership_run(const struct hoist__ownership *ownership, size_t cell, unsigned *from,
-			  unsigned *begin);
-
-/* Marks the blocks [begin, end) of a bitmap. */
-void hoist__wants_add(uint64_t *wants, uint64_t begin, uint64_t end);
 
 /* Marks the cells [begin, end), of @n_cells, as cells that the rank is near. */
 void hoist__wants_near(uint64_t *wants, size_t n_cells, size_t begin, size_t end);

@@ -240,6 +240,10 @@ static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options
 	struct hoist_load *load = NULL;
 	if (ret == NULL)
 		return hoist__fail(-EINVAL, "starting a load: the result is NULL");
+	if (checkpoint != NULL && checkpoint->absent && source == NULL)
+		return hoist__fail(-ENODATA,
+				   "this machine has no copy of the checkpoint, which was opened "
+				   "through a group; load it with hoist_group_load()");
 	int err = hoist__load_plan(checkpoint, options, &asked, &load);
 	if (err < 0)
 		return err;

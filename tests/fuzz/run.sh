@@ -35,6 +35,7 @@ cache_table 20000 12288
 cache_holder 6000 512
 cache_client 10000 512
 channel 40000 1024
+far 20000 4096
 open 2500 8192
 '
 if [ -n "${HOIST_TEST_FUZZ-}" ]; then

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/swarm/cell-read.h"
 #include "lib/group/ownership.h"
 #include "tests/support/check.h"
 #include "tests/support/random.h"
@@ -66,10 +67,12 @@ static void choose(uint64_t *seed, unsigned n_ranks, size_t n_blocks)
  * that are wanted, and have only small gaps. */
 static void read_cell(const struct hoist__ownership *o, size_t cell, unsigned n_ranks)
 {
+	const uint64_t *blocks = o->united + cell * HOIST__CELL_WORDS;
 	unsigned from = 0;
 	unsigned begin = 0;
 	unsigned n = 0;
-	for (unsigned end = 0; hoist__ownership_run(o, cell, &from, &begin); end = from, n++) {
+	for (unsigned end = 0; hoist__blocks_run(blocks, HOIST__CELL_GAP, &from, &begin);
+	     end = from, n++) {
 		unsigned gap = 0;
 		CHECK(begin < from && from <= HOIST__CELL_BLOCKS);
 		CHECK(n == 0 || begin >= end + HOIST__CELL_GAP);
@@ -170,8 +173,7 @@ static void compare(const struct hoist__ownership *o, unsigned n_ranks)
 	for (size_t c = 0; c < o->n_cells; c++) {
 		const struct hoist__cell *cell = &o->cells[c];
 		CHECK(cell->wanted_by == wanted_by(c, n_ranks, &blocks));
-		CHECK(cell->shared ==
-		      (__builtin_popcountll(cell->wanted_by) > 1 && !is_apart[c]));
+		CHECK(cell->shared == (__builtin_popcountll(cell->wanted_by) > 1 && !is_apart[c]));
 		if (!cell->shared)
 			continue;
 		CHECK(cell->owner < n_ranks && cell->ordinal == n_owned[cell->owner]++);

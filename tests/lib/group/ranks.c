@@ -7,11 +7,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/child.h"
@@ -21,6 +23,30 @@
 struct ranks_said *said;
 static unsigned group_number;
 static char group_name[64];
+static bool are_far;
+
+void ranks_use(bool far)
+{
+	are_far = far;
+	ranks_next_group();
+}
+
+bool ranks_are_far(void)
+{
+	return are_far;
+}
+
+/* A port that nobody listens at. */
+static unsigned free_port(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t n = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
+	      getsockname(fd, (struct sockaddr *)&at, &n) == 0);
+	(void)close(fd);
+	return ntohs(at.sin_port);
+}
 
 void ranks_begin(void)
 {
@@ -32,8 +58,12 @@ void ranks_begin(void)
 void ranks_next_group(void)
 {
 	memset(said, 0, sizeof *said);
-	(void)snprintf(group_name, sizeof group_name, "shm:test-%d-%u", (int)getpid(),
-		       group_number++);
+	if (are_far)
+		(void)snprintf(group_name, sizeof group_name, "tcp://127.0.0.1:%u/test",
+			       free_port());
+	else
+		(void)snprintf(group_name, sizeof group_name, "shm:test-%d-%u", (int)getpid(),
+			       group_number++);
 }
 
 hoist_group ranks_group(unsigned rank, unsigned n_ranks)
@@ -99,7 +129,7 @@ static bool file_has(const char *path, const char *piece)
 
 void ranks_left_nothing(void)
 {
-	CHECK(!file_has("/proc/net/unix", group_name + strlen("shm:")));
+	CHECK(are_far || !file_has("/proc/net/unix", group_name + strlen("shm:")));
 	CHECK(!file_has("/proc/self/maps", "memfd:"));
 }
 

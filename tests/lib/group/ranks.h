@@ -22,6 +22,11 @@ struct ranks_said {
 extern struct ranks_said *said;
 void ranks_begin(void);
 
+/* From now on groups are of one machine ("shm:"), or, with @far, as those of several ("tcp://"),
+ * which are elastic: a rank that fails is no failure of the others. */
+void ranks_use(bool far);
+bool ranks_are_far(void);
+
 /* A group of a name that no other test uses. */
 hoist_group ranks_group(unsigned rank, unsigned n_ranks);
 void ranks_next_group(void);

@@ -20,6 +20,35 @@ static const char *path;
 
 /* --- options --- */
 
+/* Names and secrets of groups on several machines. */
+static void far_groups_are_checked(void)
+{
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	const struct {
+		hoist_group group;
+		int err;
+		const char *piece;
+	} cases[] = {
+		{{.name = "tcp://a:1"}, -EINVAL, "HOST:PORT/NAME"},
+		{{.name = "tcp:///x"}, -EINVAL, "HOST:PORT/NAME"},
+		{{.name = "tcp://127.0.0.1:7000/"}, -EINVAL, "HOST:PORT/NAME"},
+		{{.name = "tcp://127.0.0.1/x"}, -EINVAL, "127.0.0.1"},
+		{{.name = "tcp://127.0.0.1:70000/x"}, -EINVAL, "70000"},
+		{{.name = "tcp://10.0.0.1:7000/x"}, -EACCES, "HOIST_GROUP_SECRET_FILE"},
+		{{.name = "tcp://127.0.0.1:7000/x", .secret = "short"}, -EINVAL, "16"},
+		{{.name = "tcp://127.0.0.1:7000/x", .n_ranks = 129}, -EINVAL, "129 ranks"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		hoist_group group = cases[i].group;
+		check_at("case %zu", i);
+		group.size = sizeof group;
+		CHECK(hoist_group_load(&group, checkpoint, NULL, &load) == cases[i].err);
+		support_said(cases[i].piece);
+	}
+	hoist_checkpoint_close(checkpoint);
+}
+
 static void options_are_checked(void)
 {
 	static const char *none[1];
@@ -33,7 +62,7 @@ static void options_are_checked(void)
 		const char *piece;
 	} cases[] = {
 		{{.name = NULL, .n_ranks = 1}, {0}, -EINVAL, "name is NULL"},
-		{{.name = "tcp://a:1", .n_ranks = 1}, {0}, -ENOTSUP, "tcp://a:1"},
+		{{.name = "udp://a:1/x", .n_ranks = 1}, {0}, -ENOTSUP, "udp://a:1/x"},
 		{{.name = "shm:x", .n_ranks = 0}, {0}, -EINVAL, "0 ranks"},
 		{{.name = "shm:x", .n_ranks = 65}, {0}, -EINVAL, "65 ranks"},
 		{{.name = "shm:x", .n_ranks = 2, .rank = 2}, {0}, -EINVAL, "rank 2"},
@@ -337,6 +366,7 @@ int main(void)
 	ranks_begin();
 	path = ranks_big();
 	support_write("other.safetensors", 0, 2, sizes, -1);
+	CASE(far_groups_are_checked);
 	CASE(options_are_checked);
 	CASE(a_small_budget_means_little_staging);
 	CASE(another_number_of_ranks);

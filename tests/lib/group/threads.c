@@ -2,7 +2,9 @@
 /* Ranks that are threads of one process: what is shared is shared without races. */
 #include "config.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <hoist/group.h>
@@ -13,21 +15,19 @@ enum { N_RANKS = 3, N_LOADS = 4 };
 
 static hoist_checkpoint *checkpoints[N_RANKS];
 static hoist_load *loads[N_RANKS][N_LOADS];
+static char names[N_LOADS][64]; /* of the groups, which are one after the other */
 
-/* The same name, again and again. */
 static void *rank_main(void *argument)
 {
 	unsigned rank = (unsigned)(uintptr_t)argument;
-	char name[64];
-	(void)snprintf(name, sizeof name, "shm:threads-%d", (int)getpid());
-	const hoist_group group = {
-		.size = sizeof group, .name = name, .rank = rank, .n_ranks = N_RANKS};
 	for (unsigned i = 0; i < N_LOADS; i++) {
-		const char *names[] = {"t*[0246]"};
+		const hoist_group group = {
+			.size = sizeof group, .name = names[i], .rank = rank, .n_ranks = N_RANKS};
+		const char *some[] = {"t*[0246]"};
 		hoist_load_options o = {.size = sizeof o};
 		o.engine = i % 2 == 0 ? HOIST_ENGINE_AUTO : HOIST_ENGINE_THREADS;
 		if (rank == i % N_RANKS) {
-			o.tensors = names;
+			o.tensors = some;
 			o.n_tensors = 1;
 		}
 		OK(hoist_group_load(&group, checkpoints[rank], &o, &loads[rank][i]));
@@ -36,11 +36,22 @@ static void *rank_main(void *argument)
 	return NULL;
 }
 
-int main(void)
+/* A port that nobody listens at. */
+static unsigned free_port(void)
 {
-	static const size_t sizes[] = {7000000, 3000, 12000000, 0, 25000000, 8192, 1};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t n = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
+	      getsockname(fd, (struct sockaddr *)&at, &n) == 0);
+	(void)close(fd);
+	return ntohs(at.sin_port);
+}
+
+/* Loads of all ranks, in the groups of `names`. */
+static void load_together(void)
+{
 	pthread_t threads[N_RANKS];
-	support_write("model.safetensors", 0, 7, sizes, -1);
 	for (unsigned r = 0; r < N_RANKS; r++)
 		checkpoints[r] = support_open("model.safetensors");
 	for (unsigned r = 0; r < N_RANKS; r++)
@@ -54,6 +65,30 @@ int main(void)
 		}
 		hoist_checkpoint_close(checkpoints[r]);
 	}
+}
+
+/* The same name, again and again. */
+static void one_machine(void)
+{
+	for (unsigned i = 0; i < N_LOADS; i++)
+		(void)snprintf(names[i], sizeof names[i], "shm:threads-%d", (int)getpid());
+	load_together();
+}
+
+static void several_machines(void)
+{
+	for (unsigned i = 0; i < N_LOADS; i++)
+		(void)snprintf(names[i], sizeof names[i], "tcp://127.0.0.1:%u/threads",
+			       free_port());
+	load_together();
+}
+
+int main(void)
+{
+	static const size_t sizes[] = {7000000, 3000, 12000000, 0, 25000000, 8192, 1};
+	support_write("model.safetensors", 0, 7, sizes, -1);
+	CASE(one_machine);
+	CASE(several_machines);
 	support_cleanup();
 	return 0;
 }

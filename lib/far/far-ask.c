@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* A visitor's questions: LOOK and VISIT.
+ * The contracts are in lib/far/far.h and hoist/group.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "lib/far/far.h"
+
+#define LOOK_MS 50 /* how often the timeout is looked at */
+
+static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoist__far_kind kind,
+		int (*take)(void *context, const struct hoist__far_message *message), void *context,
+		uint64_t end)
+{
+	struct hoist__far_message m = {.kind = kind};
+	struct hoist__frame frame;
+	bool asked = false;
+	int err = 0;
+	(void)snprintf(m.text, sizeof m.text, "%s", far->name);
+	while (err == 0) {
+		short events = hoist__channel_blocked(channel) ? POLLIN | POLLOUT : POLLIN;
+		struct pollfd fd = {.fd = hoist__channel_fd(channel), .events = events};
+		(void)poll(&fd, 1, LOOK_MS);
+		if (hoist__now_ns() > end)
+			return hoist__fail(-ETIMEDOUT, "the group at %s does not answer",
+					   far->door_text);
+		err = hoist__channel_work(channel);
+		if (err == 0 && !asked && hoist__channel_proved(channel)) {
+			size_t n = hoist__far_pack(&m, far->frame);
+			err = hoist__channel_send(channel, (uint16_t)m.kind, far->frame, n);
+			asked = true;
+		}
+		while (err == 0 && hoist__channel_next(channel, &frame)) {
+			struct hoist__far_message got;
+			err = hoist__far_unpack(&frame, &got);
+			if (err == 0)
+				err = take(context, &got);
+		}
+	}
+	return err;
+}
+
+int hoist__far_ask(struct hoist__far *far, const struct hoist__address *at,
+		   enum hoist__far_kind kind,
+		   int (*take)(void *context, const struct hoist__far_message *message),
+		   void *context, uint64_t end)
+{
+	struct hoist__channel *channel;
+	if (far->secret.local && !hoist__address_loopback(at))
+		return hoist__fail(-ENODATA, "%s is on another machine", at->text);
+	int err = hoist__channel_connect(at, &far->secret, &channel);
+	if (err < 0)
+		return err;
+	err = talk(far, channel, kind, take, context, end);
+	hoist__channel_close(channel);
+	return err;
+}
+
+/* --- hoist_group_look() --- */
+
+struct looking {
+	int (*each)(void *context, const hoist_group_member *member);
+	void *context;
+	bool answered;
+};
+
+static int take_member(void *context, const struct hoist__far_message *m)
+{
+	struct looking *looking = context;
+	looking->answered = true;
+	if (m->kind == HOIST__FAR_BYE)
+		return m->err < 0 ? hoist__fail(m->err, "%s", m->text) : 1;
+	if (m->kind != HOIST__FAR_MEMBER)
+		return 0;
+	const hoist_group_member member = {
+		.size = sizeof member,
+		.id = m->id,
+		.address = m->text,
+		.has_files = m->flag,
+		.begun = m->begun,
+		.bytes = m->n_cells * HOIST__CELL_BYTES,
+		.done_bytes = m->done * HOIST__CELL_BYTES,
+		.storage_bytes = m->counts[0],
+		.received_bytes = m->counts[1],
+		.sent_bytes = m->counts[2],
+	};
+	return looking->each(looking->context, &member);
+}
+
+int hoist__far_look(const hoist_group *group,
+		    int (*each)(void *context, const hoist_group_member *member), void *context)
+{
+	struct looking looking = {.each = each, .context = context};
+	struct hoist__load_source *source = NULL;
+	int err = hoist__far_make(group, &source);
+	if (err < 0)
+		return err;
+	struct hoist__far *far = hoist__far_of(source);
+	uint64_t end = hoist__now_ns() + far->timeout_ns;
+	err = -ECONNREFUSED;
+	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EACCES && !looking.answered;
+	     i++)
+		err = hoist__far_ask(far, &far->door[i], HOIST__FAR_LOOK, take_member, &looking,
+				     end);
+	source->ops->destroy(source);
+	if (err == -EADDRINUSE) /* a group of another name */
+		return hoist__fail_in(-EINVAL, "looking at the group");
+	return err < 0 ? err : 0;
+}

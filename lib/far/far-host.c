@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Answers visitors: LOOK and VISIT.
+ * The contract is in lib/far/far.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/far/far.h"
+
+/* Shows a visitor more of the files, as much as the channel's queue may hold. */
+void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	struct hoist__far_message m;
+	int more = 1;
+	while (more == 1 && !peer->broken &&
+	       hoist__channel_queued(peer->channel) < HOIST__FAR_TELL_BYTES) {
+		more = hoist__far_tour_next(&peer->tour, far->load->checkpoint, far->identity,
+					    far->piece, &m);
+		if (more == 1)
+			hoist__far_say(far, peer, &m);
+	}
+	if (more < 1)
+		hoist__far_tour_end(&peer->tour);
+	peer->broken = peer->broken || more < 0;
+}
+
+/* Tells of each member. */
+static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
+		     const struct hoist__far_message *look)
+{
+	const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
+	struct hoist__far_message m = {
+		.kind = HOIST__FAR_MEMBER,
+		.id = far->id,
+		.flag = far->reads,
+		.n_cells = far->cells.n,
+		.done = far->beat_done,
+		.begun = far->state == HOIST__FAR_BEGUN,
+	};
+	to->visits = true;
+	if (strcmp(look->text, far->name) != 0)
+		return hoist__far_send_away(far, to,
+					    hoist__far_fail_name(far, far->name, look->text));
+	memcpy(m.counts, far->beat_counts, sizeof m.counts);
+	(void)snprintf(m.text, sizeof m.text, "%s",
+		       far->door_fd >= 0 ? far->door_text : far->listen_at.text);
+	hoist__far_say(far, to, &m);
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		if (!peer->has_hello)
+			continue;
+		m.id = peer->id;
+		m.flag = peer->reads;
+		m.done = peer->done;
+		m.begun = peer->begun;
+		memcpy(m.counts, peer->counts, sizeof m.counts);
+		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
+		hoist__far_say(far, to, &m);
+	}
+	hoist__far_say(far, to, &bye);
+	return 0;
+}
+
+/* Shows the files, or names the other members. */
+static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
+		      const struct hoist__far_message *m, uint64_t now)
+{
+	int err = peer->visits ? -EBADMSG : 0;
+	peer->visits = true;
+	peer->heard_at = now + HOIST__FAR_TOUR_NS;
+	if (err == 0 && strcmp(m->text, far->name) != 0)
+		err = hoist__far_fail_name(far, far->name, m->text);
+	else if (err == 0 && far->reads)
+		err = hoist__far_tour_begin(&peer->tour, far->load->checkpoint);
+	else if (err == 0) {
+		hoist__far_tell_roster(far, peer);
+		err = hoist__fail(-ENODATA, "this member has not got the files either");
+	}
+	return err < 0 ? hoist__far_send_away(far, peer, err) : 0;
+}
+
+int hoist__far_hear_visitor(struct hoist__far *far, struct hoist__far_peer *peer,
+			    const struct hoist__far_message *m, uint64_t now)
+{
+	return m->kind == HOIST__FAR_LOOK ? hear_look(far, peer, m) : hear_visit(far, peer, m, now);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* How members find each other, and when a member begins.
+ * The contract is in lib/far/far.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/far/far.h"
+
+#define TRY_NS (UINT64_C(100) * 1000000)	  /* between two tries of the door */
+#define RETAKE_NS (UINT64_C(1) * HOIST__NS_PER_S) /* the same, once the group is there */
+#define AHEAD 4u	   /* cells that others begin while this member says READY */
+#define MOST_STRANGERS 32u /* accepted connections that have not said HELLO */
+#define MOST_TRIES 3u	   /* to greet a member that is known */
+/* Members that the door's roster does not have came later, and connect themselves: two connections
+ * that cross would both be refused. */
+#define CROSS_NS (UINT64_C(2) * HOIST__NS_PER_S)
+
+/* --- sockets --- */
+
+/* Tries to be the door.  True: this member is.  If HOST has several addresses, the first one of
+ * this machine's that is taken is the door of another: two members at two of them would not meet.
+ */
+static bool take_door(struct hoist__far *far)
+{
+	int err = -EADDRNOTAVAIL;
+	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EADDRINUSE; i++)
+		err = hoist__address_listen(&far->door[i], &far->door_fd, NULL);
+	return err == 0;
+}
+
+int hoist__far_open(struct hoist__far *far)
+{
+	/* Members of one machine need no port that others can reach.  The kernel connects from
+	 * 127.0.0.1 to all of 127.0.0.0/8, and the others take this for the address. */
+	static const char *const anywhere[] = {"0.0.0.0:0", "[::]:0"};
+	static const char *const local[] = {"127.0.0.1:0", "[::1]:0"};
+	bool v6 = far->door[0].socket.ss_family == AF_INET6;
+	struct hoist__address at;
+	int err = hoist__address_find(
+		(hoist__address_loopback(&far->door[0]) ? local : anywhere)[v6], true, &at, 1);
+	if (err >= 0)
+		err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
+	far->met_door = err >= 0 && take_door(far);
+	return err < 0 ? err : 0;
+}
+
+/* A child of fork() that lives on must not keep the port: nobody would accept there. */
+static void close_listener(int fd)
+{
+	(void)shutdown(fd, SHUT_RDWR);
+	(void)close(fd);
+}
+
+void hoist__far_close(struct hoist__far *far)
+{
+	if (far->door_fd >= 0)
+		close_listener(far->door_fd);
+	if (far->listen_fd >= 0)
+		close_listener(far->listen_fd);
+	far->door_fd = far->listen_fd = -1;
+}
+
+bool hoist__far_accepts(const struct hoist__far *far)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		n += peer->channel != NULL && !peer->connector && !peer->has_hello;
+	}
+	return n < MOST_STRANGERS;
+}
+
+static void accept_all(struct hoist__far *far, int listening, uint64_t now)
+{
+	int fd;
+	while (listening >= 0 && hoist__far_accepts(far) &&
+	       hoist__address_accept(listening, &fd) == 0) {
+		struct hoist__channel *channel;
+		if (hoist__channel_accept(fd, &far->secret, &channel) < 0)
+			continue;
+		/* The user's own secret proves nothing on another machine. */
+		if (far->secret.local && !hoist__address_loopback(hoist__channel_peer(channel)))
+			hoist__channel_close(channel);
+		else
+			(void)hoist__far_peer_add(far, channel, false, now);
+	}
+}
+
+static bool connect_to(struct hoist__far *far, const struct hoist__address *at, uint64_t now)
+{
+	struct hoist__channel *channel;
+	if (far->secret.local && !hoist__address_loopback(at))
+		return false;
+	if (hoist__channel_connect(at, &far->secret, &channel) < 0)
+		return false;
+	return hoist__far_peer_add(far, channel, true, now) != NULL;
+}
+
+/* --- those that are there --- */
+
+static struct hoist__far_known *find_known(struct hoist__far *far, uint64_t id)
+{
+	for (unsigned i = 0; i < far->n_known; i++)
+		if (far->known[i].id == id)
+			return &far->known[i];
+	if (far->n_known == HOIST__FAR_MOST_KNOWN)
+		return NULL;
+	far->known[far->n_known] = (struct hoist__far_known){.id = id};
+	return &far->known[far->n_known++];
+}
+
+bool hoist__far_is_address(const char *text)
+{
+	return strspn(text, "0123456789abcdef.:[]") == strlen(text);
+}
+
+void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster)
+{
+	struct hoist__far_known *known;
+	if (roster->id == far->id || roster->cell > far->cells.n ||
+	    (known = find_known(far, roster->id)) == NULL)
+		return;
+	known->gone = known->gone || roster->flag;
+	known->first_cell = (size_t)roster->cell;
+	if (known->gone || !hoist__far_is_address(roster->text) ||
+	    hoist__address_find(roster->text, false, &known->at, 1) < 0)
+		known->gone = true;
+	if (known->after == 0)
+		known->after = hoist__now_ns() + (far->met_door ? CROSS_NS : 0);
+}
+
+void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone)
+{
+	struct hoist__far_known *known;
+	if (gone->id == 0 || (known = find_known(far, gone->id)) == NULL)
+		return;
+	known->gone = true;
+	known->first_cell = gone->first_cell;
+}
+
+static bool has_peer(const struct hoist__far *far, uint64_t id)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].channel != NULL && far->peers[i].id == id)
+			return true;
+	return false;
+}
+
+/* Is a connection to the address on its way? */
+static bool is_connecting(const struct hoist__far *far, const struct hoist__address *at)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].channel != NULL && far->peers[i].connector &&
+		    !far->peers[i].has_hello && strcmp(far->peers[i].at.text, at->text) == 0)
+			return true;
+	return false;
+}
+
+static void connect_known(struct hoist__far *far, uint64_t now)
+{
+	for (unsigned i = 0; i < far->n_known; i++) {
+		struct hoist__far_known *known = &far->known[i];
+		if (known->gone || now < known->after || has_peer(far, known->id) ||
+		    is_connecting(far, &known->at))
+			continue;
+		if (known->tries == MOST_TRIES || !connect_to(far, &known->at, now))
+			known->gone = true; /* it is not there any more */
+		known->tries++;
+	}
+}
+
+static void look_for_door(struct hoist__far *far, uint64_t now)
+{
+	bool knocking = false;
+	for (unsigned i = 0; i < far->n_doors; i++)
+		knocking = knocking || is_connecting(far, &far->door[i]);
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) /* its roster is on its way */
+		knocking = knocking || (far->peers[i].channel != NULL && far->peers[i].connector);
+	if (far->door_fd >= 0 || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
+		return;
+	far->door_at = now;
+	if (take_door(far)) {
+		far->met_door = true;
+		return;
+	}
+	/* The addresses of HOST in turn: that one can be connected to shows later. */
+	if (!far->met_door && !knocking)
+		(void)connect_to(far, &far->door[far->next_door++ % far->n_doors], now);
+}
+
+/* --- ready, begun --- */
+
+struct census {
+	unsigned n;	    /* members that have said HELLO */
+	bool all_listed;    /* of all connections */
+	bool all_joined;    /* all that are listed have said READY, and heard it */
+	bool begun;	    /* somebody has */
+	size_t first_after; /* the furthest cell that one of those that have begun has done */
+};
+
+static struct census count_members(const struct hoist__far *far)
+{
+	struct census census = {.all_listed = true, .all_joined = true};
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		/* Strangers that have not proved anything hold nobody up. */
+		if (peer->channel == NULL || (!peer->connector && !peer->has_hello))
+			continue;
+		census.n += peer->has_hello;
+		census.all_listed = census.all_listed && peer->listed;
+		census.all_joined = census.all_joined && (!peer->listed || peer->joined);
+		if (!peer->begun || !peer->ready || peer->first_cell != 0)
+			continue;
+		census.begun = true;
+		if (peer->done > census.first_after)
+			census.first_after = peer->done;
+	}
+	for (unsigned i = 0; i < far->n_known; i++)
+		if (!far->known[i].gone && !has_peer(far, far->known[i].id))
+			census.all_listed = false;
+	return census;
+}
+
+/* Chooses the first cell of this member's pace, makes the swarm, and adds those that are ready. */
+static int get_ready(struct hoist__far *far, const struct census *census, uint64_t now)
+{
+	struct hoist__swarm_options options = {
+		.id = far->id,
+		.reads = far->reads,
+		.n_cells = far->cells.n,
+		.n_slots = far->n_slots,
+		.wants = &far->wants,
+	};
+	if (census->begun)
+		far->first_cell = hoist__cells_start_at(&far->cells,
+							census->first_after + far->n_slots + AHEAD);
+	options.first_cell = far->first_cell;
+	int err = hoist__swarm_create(&options, &far->swarm);
+	/* The turns of those that have gone count. */
+	for (unsigned i = 0; err == 0 && i < far->n_known; i++) {
+		struct hoist__swarm_wants none = {.n_cells = 0};
+		if (!far->known[i].gone || has_peer(far, far->known[i].id))
+			continue;
+		int number = hoist__swarm_join(far->swarm, far->known[i].id, false,
+					       far->known[i].first_cell, &none, now);
+		if (number >= 0)
+			hoist__swarm_leave(far->swarm, (unsigned)number, now);
+	}
+	far->ready = err == 0;
+	return err;
+}
+
+static void begin(struct hoist__far *far, const struct census *census, bool late)
+{
+	/* Members that had little to load may have ended since. */
+	unsigned n_swarm = hoist__swarm_members(far->swarm);
+	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
+	if (far->n_ranks > n_came)
+		(void)snprintf(far->note, sizeof far->note, "%u of %u members came%s", n_came,
+			       far->n_ranks,
+			       far->met_door ? "" : "; nobody listens at the group's address");
+	else if (late && !far->met_door)
+		(void)snprintf(far->note, sizeof far->note, "nobody listens at %s", far->door_text);
+	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
+		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
+		   far->note);
+	far->state = HOIST__FAR_BEGUN;
+	pthread_cond_broadcast(&far->changed);
+}
+
+void hoist__far_meet(struct hoist__far *far, uint64_t now)
+{
+	accept_all(far, far->door_fd, now);
+	accept_all(far, far->listen_fd, now);
+	look_for_door(far, now);
+	connect_known(far, now);
+	if (far->state == HOIST__FAR_BEGUN)
+		return;
+	struct census census = count_members(far);
+	bool late = now > far->opened_at + far->timeout_ns;
+	bool enough = far->n_ranks != 0 ? census.n + 1 >= far->n_ranks
+					: now > far->met_at + HOIST__FAR_GATHER_NS;
+	bool complete = far->met_door && census.all_listed && (enough || census.begun);
+	pthread_mutex_lock(&far->lock);
+	int err = late && !far->met_door && far->other_group.text[0] != '\0'
+			  ? hoist__fail_again(-EINVAL, &far->other_group)
+			  : 0;
+	if (err == 0 && !far->ready && (complete || late))
+		err = get_ready(far, &census, now);
+	if (err == 0 && far->ready && (census.all_joined || late))
+		begin(far, &census, late);
+	pthread_mutex_unlock(&far->lock);
+	if (err < 0)
+		hoist__far_fail(far, err);
+}

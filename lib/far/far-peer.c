@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/* The other members: channels, messages, life and death.
+ * The contract is in lib/far/far.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "lib/far/far.h"
+
+/* --- peers come and go --- */
+
+struct hoist__far_peer *hoist__far_peer_add(struct hoist__far *far, struct hoist__channel *channel,
+					    bool connector, uint64_t now)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		struct hoist__far_peer *peer = &far->peers[i];
+		if (peer->channel != NULL)
+			continue;
+		*peer = (struct hoist__far_peer){
+			.channel = channel,
+			.connector = connector,
+			.heard_at = now,
+			.at = *hoist__channel_peer(channel),
+		};
+		return peer;
+	}
+	hoist__channel_close(channel);
+	return NULL;
+}
+
+struct hoist__far_peer *hoist__far_peer_of(struct hoist__far *far, unsigned number)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].joined && far->peers[i].number == number)
+			return &far->peers[i];
+	return NULL;
+}
+
+static void leave_swarm(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
+{
+	pthread_mutex_lock(&far->lock);
+	hoist__swarm_leave(far->swarm, peer->number, now);
+	pthread_mutex_unlock(&far->lock);
+	peer->joined = false;
+}
+
+void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, const char *why,
+			  uint64_t now)
+{
+	struct hoist__far_peer gone = *peer;
+	if (gone.has_hello)
+		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
+			   (unsigned long long)gone.id, gone.at.text, why);
+	if (gone.joined)
+		leave_swarm(far, &gone, now);
+	hoist__far_forget_sends(far, peer);
+	/* Transfers with the peer end here: their handlers find the entry free. */
+	*peer = (struct hoist__far_peer){.channel = NULL};
+	if (gone.bulk != NULL)
+		hoist__fabric_disconnect(gone.bulk);
+	hoist__channel_close(gone.channel);
+	hoist__far_wanting_fini(&gone.wanting);
+	hoist__far_tour_end(&gone.tour);
+	hoist__far_forget(far, &gone);
+	if (gone.has_hello)
+		far->met_at = now;
+}
+
+void hoist__far_say(struct hoist__far *far, struct hoist__far_peer *peer,
+		    const struct hoist__far_message *message)
+{
+	size_t n = hoist__far_pack(message, far->frame);
+	if (hoist__channel_send(peer->channel, (uint16_t)message->kind, far->frame, n) < 0)
+		peer->broken = true;
+}
+
+/* --- messages that go out --- */
+
+static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	struct hoist__far_message m = {
+		.kind = HOIST__FAR_HELLO,
+		.id = far->id,
+		.identity = {far->identity[0], far->identity[1]},
+		.n_cells = far->cells.n,
+		.n_some = far->wants.n_some,
+		.port = hoist__address_port(&far->listen_at),
+		.flag = far->reads,
+	};
+	const void *address;
+	hoist__fabric_address(far->fabric, &address, &m.n_bytes);
+	m.bytes = address;
+	(void)snprintf(m.text, sizeof m.text, "%s", far->name);
+	hoist__far_say(far, peer, &m);
+	peer->said_hello = true;
+}
+
+/* A visitor is told of those that have the files. */
+void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
+{
+	struct hoist__far_message m = {.kind = HOIST__FAR_ROSTER};
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		if (peer == to || !peer->has_hello || (to->visits && !peer->reads))
+			continue;
+		m.id = peer->id;
+		m.cell = peer->first_cell;
+		m.flag = false;
+		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
+		hoist__far_say(far, to, &m);
+	}
+	for (unsigned i = 0; i < far->n_known; i++) {
+		if (!far->known[i].gone || far->known[i].id == 0)
+			continue;
+		m.id = far->known[i].id;
+		m.cell = far->known[i].first_cell;
+		m.flag = true;
+		m.text[0] = '\0';
+		hoist__far_say(far, to, &m);
+	}
+	m.kind = HOIST__FAR_ROSTER_END;
+	hoist__far_say(far, to, &m);
+}
+
+/* Tells a part of this member's wants, as much as the channel's queue may hold. */
+static void tell_wants(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	const struct hoist__swarm_wants *wants = &far->wants;
+	while (!peer->broken && hoist__channel_queued(peer->channel) < HOIST__FAR_TELL_BYTES) {
+		bool kinds = peer->kinds_told < wants->n_cells;
+		size_t *told = kinds ? &peer->kinds_told : &peer->some_told;
+		size_t left = kinds ? wants->n_cells - *told : wants->n_some - *told;
+		size_t most = kinds ? HOIST__FAR_MOST_KINDS : HOIST__FAR_MOST_SOME;
+		size_t n = left < most ? left : most;
+		if (n == 0) {
+			peer->told = true;
+			return;
+		}
+		const struct hoist__far_message m = {
+			.kind = kinds ? HOIST__FAR_WANTS : HOIST__FAR_SOME,
+			.at = *told,
+			.n = (uint32_t)n,
+			.bytes = kinds ? wants->kinds + *told
+				       : (const unsigned char *)wants->some[*told],
+			.n_bytes = kinds ? n : n * sizeof wants->some[0],
+		};
+		hoist__far_say(far, peer, &m);
+		*told += n;
+	}
+}
+
+static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	const struct hoist__far_message m = {
+		.kind = HOIST__FAR_BEAT,
+		.done = far->beat_done,
+		.begun = far->state == HOIST__FAR_BEGUN,
+		.counts = {far->beat_counts[0], far->beat_counts[1], far->beat_counts[2]},
+	};
+	hoist__far_say(far, peer, &m);
+	peer->beat_at = far->beat_at;
+}
+
+/* Makes a peer that is ready, as this member is, a member of the swarm. */
+static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
+{
+	struct hoist__swarm_wants wants;
+	struct hoist__far_wanting *w = &peer->wanting;
+	pthread_mutex_lock(&far->lock);
+	int err = hoist__swarm_wants_take(w->kinds, w->n_cells, w->some, w->n_some, &wants);
+	if (err == 0) {
+		w->kinds = NULL; /* the wants' */
+		w->some = NULL;
+		err = hoist__swarm_join(far->swarm, peer->id, peer->reads, peer->first_cell, &wants,
+					now);
+		if (err < 0)
+			hoist__swarm_wants_fini(&wants);
+	}
+	peer->broken = peer->broken || err < 0;
+	peer->joined = err >= 0;
+	if (peer->joined) {
+		peer->number = (unsigned)err;
+		hoist__swarm_heard(far->swarm, peer->number, peer->done);
+	}
+	pthread_mutex_unlock(&far->lock);
+}
+
+void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
+{
+	if (peer->tour.active)
+		hoist__far_show_more(far, peer);
+	if (hoist__channel_proved(peer->channel) && !peer->visits) {
+		if (!peer->said_hello && peer->connector)
+			tell_hello(far, peer);
+		if (peer->has_hello && !peer->told)
+			tell_wants(far, peer);
+		if (far->ready && peer->told && !peer->said_ready) {
+			const struct hoist__far_message m = {.kind = HOIST__FAR_READY,
+							     .cell = far->first_cell};
+			hoist__far_say(far, peer, &m);
+			peer->said_ready = true;
+			if (peer->ready)
+				join(far, peer, now);
+		}
+		if (peer->has_hello && peer->beat_at != far->beat_at)
+			tell_beat(far, peer);
+	}
+	if (peer->farewell && !hoist__far_is_sending(far, peer)) {
+		const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
+		hoist__far_say(far, peer, &bye);
+		hoist__far_peer_drop(far, peer, "it has ended", now);
+		return;
+	}
+	/* The peer may have said BYE before the end. */
+	if (peer->broken && !peer->farewell) {
+		peer->broken = false;
+		hoist__far_peer_work(far, peer, now);
+		if (peer->channel == NULL || peer->farewell)
+			return;
+		peer->broken = true;
+	}
+	if (peer->broken)
+		hoist__far_peer_drop(far, peer, "the connection has failed", now);
+	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
+		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
+}
+
+/* --- messages that come in --- */
+
+int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, int err)
+{
+	struct hoist__far_message m = {.kind = HOIST__FAR_BYE, .err = err};
+	(void)snprintf(m.text, sizeof m.text, "%s", hoist_error());
+	hoist__far_say(far, peer, &m);
+	return err;
+}
+
+int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted)
+{
+	return hoist__fail(
+		-EADDRINUSE,
+		"at %.60s is the group \"%.63s\", not \"%.63s\"; give the other group an "
+		"address of its own",
+		far->door_text, there, wanted);
+}
+
+/* The other side sends this member away.  A group of another name may leave the door before
+ * the timeout, as groups do that load one after the other. */
+static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
+{
+	if (!peer->connector || far->state != HOIST__FAR_MEETING)
+		return;
+	if (err == -EINVAL)
+		hoist__far_fail(far, err);
+	if (err == -EADDRINUSE)
+		hoist__failure_keep(&far->other_group);
+}
+
+static int check_hello(const struct hoist__far *far, const struct hoist__far_peer *peer,
+		       const struct hoist__far_message *m)
+{
+	if (peer->has_hello || peer->visits || m->id == far->id)
+		return hoist__fail(-EBADMSG, "a second greeting");
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].channel != NULL && far->peers[i].id == m->id)
+			return hoist__fail(-EEXIST, "a second connection of one member");
+	if (strcmp(m->text, far->name) != 0)
+		return peer->connector ? hoist__far_fail_name(far, m->text, far->name)
+				       : hoist__far_fail_name(far, far->name, m->text);
+	if (m->n_cells != far->cells.n || m->identity[0] != far->identity[0] ||
+	    m->identity[1] != far->identity[1])
+		return hoist__fail(-EINVAL,
+				   "a member of the group \"%.63s\" has other files: all members "
+				   "must see the same checkpoint, byte for byte",
+				   far->name);
+	return 0;
+}
+
+static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
+		      const struct hoist__far_message *m, uint64_t now)
+{
+	int err = check_hello(far, peer, m);
+	if (err < 0)
+		return err == -EINVAL || err == -EADDRINUSE ? hoist__far_send_away(far, peer, err)
+							    : err;
+	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
+	if (err == 0)
+		err = hoist__fabric_connect(far->fabric, m->bytes, m->n_bytes, peer, &peer->bulk);
+	if (err < 0)
+		return err;
+	peer->has_hello = true;
+	peer->id = m->id;
+	peer->reads = m->flag;
+	hoist__address_set_port(&peer->at, m->port);
+	if (!peer->said_hello)
+		tell_hello(far, peer);
+	if (!peer->connector)
+		hoist__far_tell_roster(far, peer);
+	hoist__log(load, "group \"%s\": member %016llx at %s", far->name,
+		   (unsigned long long)peer->id, peer->at.text);
+	far->met_at = now;
+	peer->listed = hoist__far_wanting_whole(&peer->wanting);
+	return 0;
+}
+
+static int hear_ready(struct hoist__far *far, struct hoist__far_peer *peer,
+		      const struct hoist__far_message *m, uint64_t now)
+{
+	if (!peer->listed || peer->ready || m->cell > far->cells.n)
+		return hoist__fail(-EBADMSG, "it is ready at a wrong time");
+	peer->ready = true;
+	peer->first_cell = m->cell;
+	/* A member asks once it has said READY and heard it. */
+	if (peer->said_ready)
+		join(far, peer, now);
+	return 0;
+}
+
+static int hear_warning(struct hoist__far *far, const struct hoist__far_message *m, uint64_t now)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].joined && far->peers[i].id == m->id)
+			hoist__swarm_warned(far->swarm, far->peers[i].number, m->flag, now);
+	if (m->id == far->id)
+		hoist__swarm_warned(far->swarm, 0, m->flag, now);
+	hoist__log(load, "group \"%s\": member %016llx is %s", far->name, (unsigned long long)m->id,
+		   m->flag ? "damaged: its bytes were wrong" : "slow");
+	return 0;
+}
+
+/* Messages of members of the swarm.  Pre: lock. */
+static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
+		       const struct hoist__far_message *m, uint64_t now)
+{
+	switch (m->kind) {
+	case HOIST__FAR_ASK:
+		return hoist__swarm_asked(far->swarm, peer->number, m->ticket, (size_t)m->cell,
+					  m->blocks, m->flag);
+	case HOIST__FAR_UNASK:
+		hoist__swarm_unasked(far->swarm, peer->number, m->ticket);
+		hoist__far_took(far, m->ticket);
+		return 0;
+	case HOIST__FAR_TOOK:
+		hoist__far_took(far, m->ticket);
+		return 0;
+	case HOIST__FAR_REFUSE:
+		hoist__far_refused(far, peer, m->ticket);
+		return 0;
+	case HOIST__FAR_OFFER:
+		hoist__far_offered(far, peer, m);
+		return 0;
+	case HOIST__FAR_WARN:
+		return hear_warning(far, m, now);
+	default:
+		return hoist__fail(-EBADMSG, "a message at a wrong time");
+	}
+}
+
+static int hear_beat(struct hoist__far *far, struct hoist__far_peer *peer,
+		     const struct hoist__far_message *m)
+{
+	if (m->done > far->cells.n)
+		return hoist__fail(-EBADMSG, "it has done more cells than there are");
+	peer->done = (size_t)m->done;
+	peer->begun = m->begun;
+	memcpy(peer->counts, m->counts, sizeof peer->counts);
+	if (peer->joined) {
+		pthread_mutex_lock(&far->lock);
+		hoist__swarm_heard(far->swarm, peer->number, peer->done);
+		pthread_mutex_unlock(&far->lock);
+	}
+	return 0;
+}
+
+/* The peer leaves, or sends this member away. */
+static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
+		    const struct hoist__far_message *m, uint64_t now)
+{
+	if (m->err < 0) {
+		bool refuses = m->err == -EINVAL || m->err == -EADDRINUSE;
+		int err = hoist__fail(refuses ? m->err : -ECONNRESET, "%s", m->text);
+		keep_refusal(far, peer, err);
+		return err;
+	}
+	peer->farewell = true;
+	if (peer->joined)
+		leave_swarm(far, peer, now);
+	return 0;
+}
+
+/* A member that has said BYE still takes the blocks on their way to it. */
+static int hear_leaver(struct hoist__far *far, const struct hoist__far_message *m)
+{
+	if (m->kind == HOIST__FAR_TOOK || m->kind == HOIST__FAR_UNASK) {
+		pthread_mutex_lock(&far->lock);
+		hoist__far_took(far, m->ticket);
+		pthread_mutex_unlock(&far->lock);
+	}
+	return 0;
+}
+
+static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
+		const struct hoist__far_message *m, uint64_t now)
+{
+	int err = 0;
+	if (!peer->has_hello && (m->kind == HOIST__FAR_LOOK || m->kind == HOIST__FAR_VISIT))
+		return hoist__far_hear_visitor(far, peer, m, now);
+	if (!peer->has_hello && m->kind != HOIST__FAR_HELLO && m->kind != HOIST__FAR_BYE)
+		return hoist__fail(-EBADMSG, "a message before the greeting");
+	switch (m->kind) {
+	case HOIST__FAR_HELLO:
+		err = hear_hello(far, peer, m, now);
+		keep_refusal(far, peer, err);
+		return err;
+	case HOIST__FAR_ROSTER:
+		if (peer->connector)
+			hoist__far_learn(far, m);
+		return 0;
+	case HOIST__FAR_ROSTER_END:
+		far->met_door = far->met_door || peer->connector;
+		return 0;
+	case HOIST__FAR_WANTS:
+	case HOIST__FAR_SOME:
+		err = peer->listed ? -EBADMSG : hoist__far_wanting_take(&peer->wanting, m);
+		peer->listed = err == 0 && hoist__far_wanting_whole(&peer->wanting);
+		return err;
+	case HOIST__FAR_READY:
+		return hear_ready(far, peer, m, now);
+	case HOIST__FAR_BEAT:
+		return hear_beat(far, peer, m);
+	case HOIST__FAR_BYE:
+		return hear_bye(far, peer, m, now);
+	default:
+		if (peer->farewell)
+			return hear_leaver(far, m);
+		if (!peer->joined)
+			return hoist__fail(-EBADMSG, "a message at a wrong time");
+		pthread_mutex_lock(&far->lock);
+		err = hear_member(far, peer, m, now);
+		pthread_mutex_unlock(&far->lock);
+		return err;
+	}
+}
+
+void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
+{
+	struct hoist__frame frame;
+	struct hoist__far_message message;
+	int err = hoist__channel_work(peer->channel);
+	while (err == 0 && hoist__channel_next(peer->channel, &frame)) {
+		peer->heard_at = now;
+		err = hoist__far_unpack(&frame, &message);
+		if (err == 0)
+			err = hear(far, peer, &message, now);
+	}
+	/* A member that ends, or runs out of memory, while it greets looks like one that refuses
+	 * the secret: the door is asked once more. */
+	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING &&
+	    ++far->n_denied > 1)
+		hoist__far_fail(far, err);
+	if (err < 0)
+		hoist__far_peer_drop(far, peer, hoist_error(), now);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/far/far-tour.h - a member with the files shows the checkpoint to a visitor without them.
+ *
+ *     visitor    VISIT name
+ *     member     FILE for each file, BYTES (all bytes of the files that are no tensor's), TOUR_END;
+ *                or, if it has no files itself, ROSTER for each other member, ROSTER_END and BYE
+ *
+ * The visitor makes files of the same names and sizes in a folder in memory, with holes where the
+ * tensors are, opens them as any checkpoint, and removes them.  Their descriptors are then replaced
+ * by ones that cannot be read: a read of a tensor's bytes there fails, and never gives zeros.
+ */
+#ifndef HOIST_LIB_FAR_FAR_TOUR_H
+#define HOIST_LIB_FAR_FAR_TOUR_H
+
+#include "lib/checkpoint/checkpoint.h"
+#include "lib/far/far-wire.h"
+
+#define HOIST__TOUR_PIECE ((size_t)48 << 10)
+#define HOIST__TOUR_MOST_BYTES ((uint64_t)512 << 20) /* that are no tensor's */
+#define HOIST__TOUR_MOST_FILES 100000u
+
+/* How far the files have been shown to a visitor. */
+struct hoist__far_tour {
+	bool active;
+	size_t files_told;
+	size_t file;
+	uint64_t at;
+	size_t tensor; /* of the checkpoint's; those before it end before `at` */
+	int index_fd;  /* an index in memory, made for the visitor; -1: the checkpoint has none */
+	uint64_t index_bytes;
+};
+
+/* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; files of one
+ * name in several folders, or a name of HOIST__FAR_REASON bytes); as memfd_create() and writing. */
+int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint);
+
+/* The next message, whose bytes lie in @buffer of HOIST__TOUR_PIECE bytes.
+ * Returns: 1; 0: that was the last one; as reading. */
+int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
+			 const uint64_t identity[2], unsigned char *buffer,
+			 struct hoist__far_message *ret);
+void hoist__far_tour_end(struct hoist__far_tour *tour);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* The messages of members and visitors to each other.
+ * The contract is in lib/far/far-wire.h. */
+#include "config.h"
+
+#include "lib/far/far-wire.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+#define MOST_ERRNO 4095 /* the kernel's MAX_ERRNO */
+
+/* --- fields: one list for both directions --- */
+
+/* Bytes that are written or read. */
+struct cursor {
+	unsigned char *to; /* NULL: reading */
+	const unsigned char *from;
+	size_t left;
+	bool bad;
+};
+
+/* Moves the bytes, and the cursor. */
+static void bytes_of(struct cursor *c, void *value, size_t bytes)
+{
+	if (c->bad || c->left < bytes) {
+		c->bad = true;
+		return;
+	}
+	if (bytes == 0)
+		return;
+	if (c->to != NULL) {
+		memcpy(c->to, value, bytes);
+		c->to += bytes;
+	} else {
+		memset(value, 0, bytes);
+		memcpy(value, c->from, bytes);
+		c->from += bytes;
+	}
+	c->left -= bytes;
+}
+
+static void field(struct cursor *c, uint64_t *value, unsigned bytes)
+{
+	uint64_t little = c->to != NULL ? htole64(*value) : 0;
+	bytes_of(c, &little, bytes);
+	*value = le64toh(little);
+}
+
+static void field32(struct cursor *c, uint32_t *value)
+{
+	uint64_t wide = *value;
+	field(c, &wide, sizeof *value);
+	*value = (uint32_t)wide;
+}
+
+static void flag(struct cursor *c, bool *value)
+{
+	uint64_t wide = *value;
+	field(c, &wide, 1);
+	c->bad = c->bad || wide > 1;
+	*value = wide == 1;
+}
+
+/* A text without control characters, of less than its array's bytes. */
+static void text(struct cursor *c, char value[static HOIST__FAR_REASON])
+{
+	uint64_t n = c->to == NULL ? 0 : strnlen(value, HOIST__FAR_REASON - 1);
+	field(c, &n, 2);
+	if (n >= HOIST__FAR_REASON) {
+		c->bad = true;
+		return;
+	}
+	bytes_of(c, value, n);
+	for (uint64_t i = 0; i < n && c->to == NULL && !c->bad; i++)
+		if ((unsigned char)value[i] < ' ' || value[i] == 0x7f)
+			value[i] = '?';
+}
+
+/* The rest of the payload. */
+static void rest(struct cursor *c, const unsigned char **value, size_t *n)
+{
+	if (c->to == NULL) {
+		*value = c->from;
+		*n = c->bad ? 0 : c->left;
+		c->from += *n;
+		c->left -= *n;
+	} else if (c->bad || c->left < *n) {
+		c->bad = true;
+	} else {
+		memcpy(c->to, *value, *n);
+		c->to += *n;
+		c->left -= *n;
+	}
+}
+
+static void version(struct cursor *c)
+{
+	uint32_t is = HOIST__FAR_VERSION;
+	field32(c, &is);
+	c->bad = c->bad || is != HOIST__FAR_VERSION;
+}
+
+static void hello(struct cursor *c, struct hoist__far_message *m)
+{
+	version(c);
+	field(c, &m->id, 8);
+	field(c, &m->identity[0], 8);
+	field(c, &m->identity[1], 8);
+	field(c, &m->n_cells, 8);
+	field(c, &m->n_some, 8);
+	field32(c, &m->port);
+	flag(c, &m->flag);
+	text(c, m->text);
+	rest(c, &m->bytes, &m->n_bytes);
+	c->bad = c->bad || m->id == 0 || m->n_cells > HOIST__FAR_MOST_CELLS ||
+		 m->n_some > m->n_cells || m->port > UINT16_MAX ||
+		 m->n_bytes > HOIST__FABRIC_ADDRESS_MOST;
+}
+
+/* Pieces of wants: @each bytes for each of `n`. */
+static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, uint32_t most)
+{
+	field(c, &m->at, 8);
+	field32(c, &m->n);
+	rest(c, &m->bytes, &m->n_bytes);
+	c->bad = c->bad || m->n == 0 || m->n > most || m->n_bytes != m->n * each;
+}
+
+static void roster(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->id, 8);
+	field(c, &m->cell, 8);
+	flag(c, &m->flag);
+	text(c, m->text);
+	c->bad = c->bad || m->id == 0;
+}
+
+static void ask(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->ticket, 8);
+	field(c, &m->cell, 8);
+	flag(c, &m->flag);
+	for (unsigned w = 0; w < HOIST__CELL_WORDS; w++)
+		field(c, &m->blocks[w], 8);
+}
+
+static void offer(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->ticket, 8);
+	field(c, &m->digest.low, 8);
+	field(c, &m->digest.high, 8);
+}
+
+static void file(struct cursor *c, struct hoist__far_message *m)
+{
+	field32(c, &m->n);
+	field(c, &m->done, 8);
+	text(c, m->text);
+}
+
+static void bytes(struct cursor *c, struct hoist__far_message *m)
+{
+	field32(c, &m->n);
+	field(c, &m->at, 8);
+	rest(c, &m->bytes, &m->n_bytes);
+}
+
+static void tour_end(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->identity[0], 8);
+	field(c, &m->identity[1], 8);
+	text(c, m->text);
+}
+
+static void visit(struct cursor *c, struct hoist__far_message *m)
+{
+	version(c);
+	text(c, m->text);
+}
+
+static void wants(struct cursor *c, struct hoist__far_message *m)
+{
+	piece(c, m, 1, HOIST__FAR_MOST_KINDS);
+}
+
+static void some(struct cursor *c, struct hoist__far_message *m)
+{
+	piece(c, m, sizeof m->blocks, HOIST__FAR_MOST_SOME);
+}
+
+static void ready(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->cell, 8);
+}
+
+static void counts(struct cursor *c, struct hoist__far_message *m)
+{
+	for (unsigned i = 0; i < sizeof m->counts / sizeof m->counts[0]; i++)
+		field(c, &m->counts[i], 8);
+}
+
+static void beat(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->done, 8);
+	flag(c, &m->begun);
+	counts(c, m);
+}
+
+static void member(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->id, 8);
+	field(c, &m->done, 8);
+	field(c, &m->n_cells, 8);
+	flag(c, &m->begun);
+	flag(c, &m->flag);
+	counts(c, m);
+	text(c, m->text);
+	c->bad = c->bad || m->n_cells > HOIST__FAR_MOST_CELLS || m->done > m->n_cells;
+}
+
+static void ticket(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->ticket, 8);
+}
+
+static void warn(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->id, 8);
+	flag(c, &m->flag);
+}
+
+static void bye(struct cursor *c, struct hoist__far_message *m)
+{
+	uint32_t err = (uint32_t)m->err;
+	field32(c, &err);
+	m->err = (int32_t)err;
+	text(c, m->text);
+	c->bad = c->bad || m->err > 0 || m->err < -MOST_ERRNO;
+}
+
+static void nothing(struct cursor *c, struct hoist__far_message *m)
+{
+	(void)c;
+	(void)m;
+}
+
+static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m) = {
+	[HOIST__FAR_HELLO] = hello,	   [HOIST__FAR_ROSTER] = roster,
+	[HOIST__FAR_ROSTER_END] = nothing, [HOIST__FAR_WANTS] = wants,
+	[HOIST__FAR_SOME] = some,	   [HOIST__FAR_READY] = ready,
+	[HOIST__FAR_BEAT] = beat,	   [HOIST__FAR_ASK] = ask,
+	[HOIST__FAR_UNASK] = ticket,	   [HOIST__FAR_REFUSE] = ticket,
+	[HOIST__FAR_OFFER] = offer,	   [HOIST__FAR_TOOK] = ticket,
+	[HOIST__FAR_WARN] = warn,	   [HOIST__FAR_VISIT] = visit,
+	[HOIST__FAR_LOOK] = visit,	   [HOIST__FAR_MEMBER] = member,
+	[HOIST__FAR_FILE] = file,	   [HOIST__FAR_BYTES] = bytes,
+	[HOIST__FAR_TOUR_END] = tour_end,  [HOIST__FAR_BYE] = bye,
+};
+
+static void fields(struct cursor *c, struct hoist__far_message *m)
+{
+	if (m->kind >= sizeof fields_of / sizeof fields_of[0] || fields_of[m->kind] == NULL)
+		c->bad = true;
+	else
+		fields_of[m->kind](c, m);
+}
+
+size_t hoist__far_pack(const struct hoist__far_message *message,
+		       unsigned char ret[static HOIST__CHANNEL_MOST_BYTES])
+{
+	struct hoist__far_message m = *message;
+	struct cursor c = {.to = ret, .left = HOIST__CHANNEL_MOST_BYTES};
+	fields(&c, &m);
+	HOIST__ASSERT(!c.bad);
+	return HOIST__CHANNEL_MOST_BYTES - c.left;
+}
+
+int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_message *ret)
+{
+	struct hoist__far_message m = {.kind = frame->kind};
+	struct cursor c = {.from = frame->bytes, .left = frame->n_bytes};
+	fields(&c, &m);
+	if (c.bad || c.left > 0)
+		return hoist__fail(-EBADMSG,
+				   "a member sent a message of kind %u and %zu bytes "
+				   "that this version of hoist does not know",
+				   frame->kind, frame->n_bytes);
+	*ret = m;
+	return 0;
+}
+
+/* --- wants, in pieces --- */
+
+int hoist__far_wanting_begin(struct hoist__far_wanting *wanting, uint64_t n_cells, uint64_t n_some)
+{
+	hoist__far_wanting_fini(wanting);
+	wanting->kinds = calloc(n_cells + 1, 1);
+	wanting->some = calloc(n_some + 1, sizeof *wanting->some);
+	wanting->n_cells = n_cells;
+	wanting->n_some = n_some;
+	if (wanting->kinds != NULL && wanting->some != NULL)
+		return 0;
+	hoist__far_wanting_fini(wanting);
+	return hoist__fail_nomem("a member's wants", n_cells);
+}
+
+int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
+			    const struct hoist__far_message *message)
+{
+	bool kinds = message->kind == HOIST__FAR_WANTS;
+	size_t *here = kinds ? &wanting->kinds_here : &wanting->some_here;
+	size_t most = kinds ? wanting->n_cells : wanting->n_some;
+	if (wanting->kinds == NULL || message->at != *here || message->n > most - *here)
+		return hoist__fail(-EBADMSG, "a member sent its wants out of order");
+	if (kinds)
+		memcpy(wanting->kinds + *here, message->bytes, message->n_bytes);
+	else
+		memcpy(wanting->some[*here], message->bytes, message->n_bytes);
+	*here += message->n;
+	return 0;
+}
+
+void hoist__far_wanting_fini(struct hoist__far_wanting *wanting)
+{
+	free(wanting->kinds);
+	free(wanting->some);
+	*wanting = (struct hoist__far_wanting){0};
+}

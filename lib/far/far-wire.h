@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/far/far-wire.h - the messages of members and visitors to each other, as frames of a channel.
+ *
+ * Numbers are little-endian.  A frame of an unknown kind, with bytes too few or too many, or with a
+ * number out of its range, is an error of its sender's.
+ */
+#ifndef HOIST_LIB_FAR_FAR_WIRE_H
+#define HOIST_LIB_FAR_FAR_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/swarm/swarm-wants.h"
+#include "net/address.h"
+#include "net/channel.h"
+#include "net/fabric.h"
+
+#define HOIST__FAR_VERSION 1u
+#define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
+#define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
+#define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */
+#define HOIST__FAR_MOST_KINDS 32768u		  /* cells of one WANTS, */
+#define HOIST__FAR_MOST_SOME 512u		  /* bitmaps of one SOME */
+
+/* far.h says which side sends them, and when. */
+enum hoist__far_kind {
+	HOIST__FAR_HELLO = 1,
+	HOIST__FAR_ROSTER, /* one member that is or was there */
+	HOIST__FAR_ROSTER_END,
+	HOIST__FAR_WANTS, /* kinds of `n` cells from cell `at` on */
+	HOIST__FAR_SOME,  /* `n` bitmaps from the `at`-th on */
+	HOIST__FAR_READY,
+	HOIST__FAR_BEAT,
+	HOIST__FAR_ASK,
+	HOIST__FAR_UNASK,
+	HOIST__FAR_REFUSE,
+	HOIST__FAR_OFFER,
+	HOIST__FAR_TOOK, /* the taker awaits nothing more under the ticket */
+	HOIST__FAR_WARN,
+	HOIST__FAR_VISIT,    /* instead of HELLO: asks for the files (far-tour.h) */
+	HOIST__FAR_FILE,     /* file `n` is `text`, of `done` bytes */
+	HOIST__FAR_BYTES,    /* of file `n`, from byte `at` on */
+	HOIST__FAR_LOOK,     /* instead of HELLO: asks for a MEMBER of each, then BYE */
+	HOIST__FAR_MEMBER,   /* one member, and how far the member is */
+	HOIST__FAR_TOUR_END, /* `text` is to be opened; "": the folder */
+	HOIST__FAR_BYE,	     /* the sender leaves; err < 0: it sends the other side away */
+};
+
+struct hoist__far_digest {
+	uint64_t low, high; /* XXH3-128 */
+};
+
+struct hoist__far_message {
+	enum hoist__far_kind kind;
+	uint64_t id;	      /* HELLO, ROSTER, WARN, MEMBER: of a member */
+	uint64_t identity[2]; /* HELLO, TOUR_END: of the checkpoint */
+	uint64_t n_cells;     /* HELLO, MEMBER: of the checkpoint */
+	uint64_t n_some;      /* HELLO: bitmaps of the wants */
+	uint64_t cell;	      /* ROSTER, READY: the first of a pace; ASK */
+	uint64_t ticket;      /* ASK, UNASK, REFUSE, OFFER, TOOK */
+	uint64_t at;	      /* WANTS, SOME, BYTES */
+	uint64_t done;	      /* BEAT, MEMBER: cells; FILE: bytes */
+	uint32_t n;	      /* WANTS, SOME, FILE, BYTES */
+	uint32_t port;	      /* HELLO: at which the member listens */
+	int32_t err;	      /* BYE */
+	uint64_t counts[3];   /* BEAT, MEMBER: bytes from storage, from members, to members */
+	bool begun;	      /* BEAT, MEMBER: the member has begun */
+	bool flag; /* HELLO, MEMBER: the member has the files; ROSTER: it has gone; ASK: the last
+		    * resort; WARN: it gave wrong bytes */
+	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */
+	struct hoist__far_digest digest;    /* OFFER: of the blocks */
+	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
+				       * address; BYE: why; FILE, TOUR_END: a file's name */
+	const unsigned char *bytes;   /* HELLO: the fabric's address; WANTS, SOME, BYTES: in the
+				       * frame */
+	size_t n_bytes;
+};
+
+/* Returns: the bytes of the payload, at most HOIST__CHANNEL_MOST_BYTES. */
+size_t hoist__far_pack(const struct hoist__far_message *message,
+		       unsigned char ret[static HOIST__CHANNEL_MOST_BYTES]);
+
+/* Returns: 0; -EBADMSG. */
+int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_message *ret);
+
+/* --- wants, in pieces --- */
+
+struct hoist__far_wanting {
+	uint8_t *kinds;
+	uint64_t (*some)[HOIST__CELL_WORDS];
+	size_t n_cells, n_some;
+	size_t kinds_here, some_here;
+};
+
+/* Begins to take the wants of a HELLO.  Returns: 0; -ENOMEM. */
+int hoist__far_wanting_begin(struct hoist__far_wanting *wanting, uint64_t n_cells, uint64_t n_some);
+
+/* Takes a WANTS or SOME, which come in order.  Returns: 0; -EBADMSG. */
+int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
+			    const struct hoist__far_message *message);
+
+/* Are all here?  Then hoist__swarm_wants_take() may have them. */
+static inline bool hoist__far_wanting_whole(const struct hoist__far_wanting *wanting)
+{
+	return wanting->kinds != NULL && wanting->kinds_here == wanting->n_cells &&
+	       wanting->some_here == wanting->n_some;
+}
+void hoist__far_wanting_fini(struct hoist__far_wanting *wanting); /* takes a zeroed one */
+
+#endif

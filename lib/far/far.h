@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/far/far.h - a member of a group whose processes run on several machines: the source of its
+ * load (lib/load/source.h).
+ *
+ *   far.c          the source: slots, chunks whose cells are here, the end
+ *   far-name.c     the group's name and secret, and the identity of a checkpoint
+ *   far-meet.c     how members find each other, and when a member begins
+ *   far-peer.c     the other members: channels, messages, life and death
+ *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
+ *   far-thread.c   the thread that does all of this
+ *   far-host.c     answers to visitors
+ *   far-tour.c     shows a visitor the files (far-tour.h)
+ *   far-ask.c      a visitor's questions; hoist_group_look()
+ *   far-visit.c    hoist_group_open(): the checkpoint that a member shows
+ *   far-wire.c     messages
+ *   swarm.h        the member that reads a cell, and the members that pass the cell on
+ *   net/           channels (proved members), the fabric (bulk bytes)
+ *
+ * All bytes of the load are foreign (source.h): the load copies them out of the slots of its own
+ * member.  Bytes come to these slots from storage or from another member.  A member that has lost
+ * all others is a group of one, and goes on.
+ *
+ * Meeting: a group has a door, "host:port".  The first member that can listen there is the door.
+ * The others connect to the door, and learn the addresses of those that are there already.  If the
+ * door leaves, a member on its machine opens the door again.  Each pair of members has one channel,
+ * which the member that came later makes:
+ *
+ *     both       HELLO name, id, identity, cells, has the files, port, address of the fabric
+ *     acceptor   ROSTER for each member that is or was there, ROSTER_END
+ *     both       WANTS, SOME (swarm-wants.h), and BEAT from now on
+ *     both       READY first cell: the member has chosen its pace
+ *     both       ASK, UNASK, OFFER, REFUSE, TOOK, WARN
+ *     both       BYE: the member leaves
+ *
+ * A member is ready once it has the wants of all that it knows of, and these are n_ranks; if
+ * n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It begins once all others
+ * are ready.  After the group's timeout a member does both, also if members are missing.  A member
+ * that finds others which have begun is late (swarm.h).  A door of another group, and a member with
+ * other files, send the member away: BYE with an error.
+ *
+ * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
+ *
+ *     LOOK name    MEMBER for each member, the answering one first, then BYE
+ *     VISIT name   far-tour.h
+ *
+ * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
+ * giver says OFFER ticket, XXH3-128 of the blocks, in the channel, and sends the blocks through the
+ * fabric under the ticket; or it says REFUSE.  The taker takes each block of the ask once, and
+ * compares the digest.  Only then is the slot HERE.  The taker says TOOK, right or wrong, or UNASK
+ * if it waits no longer: the giver keeps its slot until then.
+ *
+ * Life: a BEAT each 100 ms, and when many cells were done since the last one.  A member that is
+ * silent for HOIST__FAR_SILENCE_NS, whose channel or fabric fails, or that breaks the rules, has
+ * left.  A process that was stopped excuses the others' silence of that time.
+ *
+ * Leaving: the member lets its sends end, says BYE, and waits until each other has sent what it
+ * was sending, and said BYE, too.
+ *
+ * Trust: members know the secret, and are trusted not to forge bytes.  All the same, their messages
+ * are checked, so that a broken member can give neither a fault nor, where digests of the tensors
+ * are verified, wrong bytes.
+ *
+ * Threads: the far thread has peers, sockets and the fabric to itself.  `lock` guards the swarm,
+ * the slots, `state`, `err` and the queue of cells to be read, which the reading thread
+ * (cell-read.h) and the load's thread use, too.  The threads wake each other: the far thread by
+ * `bell`, the other two by their engines.
+ */
+#ifndef HOIST_LIB_FAR_FAR_H
+#define HOIST_LIB_FAR_FAR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "alloc/region.h"
+#include "base/error.h"
+#include "hoist/group.h"
+#include "lib/swarm/cell-charge.h"
+#include "lib/swarm/cell-read.h"
+#include "lib/swarm/cells.h"
+#include "lib/far/far-tour.h"
+#include "lib/far/far-wire.h"
+#include "lib/swarm/swarm.h"
+#include "lib/load/load.h"
+#include "net/address.h"
+#include "net/channel.h"
+#include "net/fabric.h"
+
+#define HOIST__FAR_LEAST_SLOTS 8u
+#define HOIST__FAR_BEAT_NS (UINT64_C(100) * 1000000)
+#define HOIST__FAR_SILENCE_NS (UINT64_C(4500) * 1000000)
+/* Without n_ranks: how long a member waits for one more. */
+#define HOIST__FAR_GATHER_NS (UINT64_C(1000) * 1000000)
+/* A visitor may be silent for so much longer than a member, while files are shown. */
+#define HOIST__FAR_TOUR_NS (UINT64_C(60) * 1000000000)
+/* Bytes of wants and files that wait in a channel to go out. */
+#define HOIST__FAR_TELL_BYTES ((size_t)1 << 20)
+#define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1)
+/* Members that are or were there: more have come and gone then than a swarm can have. */
+#define HOIST__FAR_MOST_KNOWN ((size_t)4 * HOIST__SWARM_MEMBERS)
+#define HOIST__FAR_SCHEME "tcp://"
+#define HOIST__FAR_TEXT 256u
+
+/* A channel to another member, to a process that is about to become one, or to a visitor. */
+struct hoist__far_peer {
+	struct hoist__channel *channel; /* NULL: this entry is free */
+	bool connector;			/* this side */
+	bool has_hello;
+	bool visits; /* a visitor */
+	bool said_hello;
+	size_t kinds_told, some_told; /* of this side's wants: sent so far */
+	bool told;		      /* all of them */
+	bool said_ready;
+	uint64_t beat_at;   /* the last of this side's beats that it was told */
+	bool listed;	    /* all of its wants are here */
+	bool ready;	    /* it has said READY */
+	bool joined;	    /* it is in the swarm, as `number` */
+	bool begun;	    /* its last BEAT says so */
+	uint64_t counts[3]; /* of its last BEAT */
+	bool broken;	    /* its channel or its fabric has failed: to be dropped */
+	bool farewell;	    /* it has said BYE, and waits for this side's sends to end */
+	uint64_t id;
+	bool reads;
+	size_t first_cell;
+	size_t done; /* of its pace */
+	unsigned number;
+	struct hoist__address at;	   /* at which it listens */
+	struct hoist__fabric_peer *bulk;   /* NULL: before HELLO */
+	struct hoist__far_tour tour;	   /* of a visitor */
+	struct hoist__far_wanting wanting; /* its wants, as far as they are here */
+	uint64_t heard_at;
+};
+
+/* A member that others have named, to be connected to, or one that has gone. */
+struct hoist__far_known {
+	uint64_t id;
+	bool gone;
+	unsigned tries;
+	uint64_t after; /* it is connected to then, if it has not connected itself */
+	size_t first_cell;
+	struct hoist__address at;
+};
+
+struct hoist__far_slot {
+	struct hoist__cell_job job;
+	uint64_t blocks[HOIST__CELL_WORDS]; /* that are read, or were asked for */
+	uint64_t got[HOIST__CELL_WORDS];    /* of the ask: that have a place, or are there */
+	uint64_t ticket;		    /* 0: none */
+	unsigned peer;			    /* the giver's number */
+	unsigned n_placed;		    /* pieces on their way into the slot */
+	bool leaving;			    /* the swarm waits for the last of these */
+	bool failed;			    /* a piece did not come whole */
+	bool offered;
+	bool has_digest;
+	struct hoist__far_digest digest; /* offered, or of `blocks` of a slot that is HERE */
+};
+
+/* A cell on its way to a taker: until the fabric has sent all pieces, and the taker has said TOOK
+ * or UNASK, or has left. */
+struct hoist__far_send {
+	uint64_t ticket;
+	const struct hoist__far_peer *peer; /* NULL: it has left */
+	bool took;			    /* the taker has said TOOK or UNASK, or has left */
+	bool busy;			    /* false: this entry is free */
+	unsigned slot;
+	unsigned number; /* the taker's */
+	unsigned n_open; /* pieces in the fabric, and one while they are made */
+	size_t n_blocks;
+	uint64_t since;
+};
+
+enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
+
+struct hoist__far {
+	struct hoist__load_source source;
+	unsigned n_ranks; /* 0: unknown */
+	char *name;	  /* behind the door's address */
+	char *door_text;  /* "host:port" */
+	struct hoist__address door[4];
+	unsigned n_doors;
+	unsigned next_door; /* to be connected to */
+	struct hoist__secret secret;
+	uint64_t id;
+	bool reads; /* it has the files */
+	uint64_t identity[2];
+	uint64_t timeout_ns;
+
+	struct hoist_load *load; /* from begin on */
+	struct hoist__cell_charge charge;
+	unsigned n_slots;
+	struct hoist__region *region;
+	unsigned char *arena;
+	struct hoist__cells cells;
+	struct hoist__swarm_wants wants;
+
+	/* The far thread's. */
+	struct hoist__fabric *fabric;  /* NULL: this member is alone */
+	struct hoist__far_peer *peers; /* HOIST__FAR_PEERS */
+	struct hoist__far_known *known;
+	unsigned n_known;
+	int door_fd; /* -1: this member is not the door */
+	int listen_fd;
+	struct hoist__address listen_at;
+	bool met_door;	   /* this member is the door, or has the roster of one that was there */
+	unsigned n_denied; /* times that another member seemed to refuse the secret */
+	bool ready;
+	size_t first_cell;
+	uint64_t met_at; /* a member has come or gone last */
+	uint64_t opened_at;
+	uint64_t door_at; /* the door was tried last */
+	uint64_t beat_at;
+	size_t beat_done;
+	uint64_t beat_counts[3];
+	struct hoist__far_send sends[HOIST__SWARM_SENDS];
+
+	pthread_t thread;
+	bool has_thread;
+	_Atomic bool stopping;
+	int bell;
+	unsigned char frame[HOIST__CHANNEL_MOST_BYTES]; /* on its way out */
+	unsigned char piece[HOIST__TOUR_PIECE];		/* of a file that is shown */
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum hoist__far_state state;
+	_Atomic int err;
+	struct hoist__failure failure;
+	struct hoist__failure other_group; /* is at the door; no text: none is */
+	hoist_group_report report;	   /* once the load has ended */
+	char note[HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
+	struct hoist__swarm *swarm;
+	struct hoist__far_slot *slots;	    /* n_slots */
+	unsigned queue[HOIST__SWARM_SLOTS]; /* slots to be read */
+	unsigned n_queue;
+	struct hoist__cell_reader reader;
+	int read_err; /* the first reading of this member's that failed */
+	struct hoist__failure read_failure;
+	_Atomic bool whole; /* the load has all that it wants */
+};
+
+static inline struct hoist__far *hoist__far_of(struct hoist__load_source *source)
+{
+	return HOIST__CONTAINER_OF(source, struct hoist__far, source);
+}
+
+/* Makes the source of a load.  @group: checked, with a timeout; named "tcp://host:port/name".
+ * Returns: 0; -EINVAL; -EACCES and the like (the secret); -EHOSTUNREACH; -ENOMEM. */
+int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret);
+
+/* The rest of hoist_group_look(), likewise. */
+int hoist__far_look(const hoist_group *group,
+		    int (*each)(void *context, const hoist_group_member *member), void *context);
+
+/* Visits a member: connects, sends LOOK or VISIT (@kind), and gives the answers to @take, until
+ * @take returns another value than 0.  Returns: that value; -ETIMEDOUT at @end; as channels. */
+int hoist__far_ask(struct hoist__far *far, const struct hoist__address *at,
+		   enum hoist__far_kind kind,
+		   int (*take)(void *context, const struct hoist__far_message *message),
+		   void *context, uint64_t end);
+
+/* The rest of hoist_group_open(), likewise: opens the checkpoint that a member shows. */
+int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
+		    hoist_checkpoint **ret);
+
+/* --- far-name.c --- */
+
+/* Digests tensors, sizes, and blocks from all over the files: the same result for all that have the
+ * same files.  Returns: 0; as reading. */
+int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2]);
+
+/* --- far.c --- */
+
+extern const struct hoist__load_source_ops hoist__far_ops;
+
+unsigned char *hoist__far_slot(const struct hoist__far *far, unsigned slot);
+
+/* The bytes of the cell that its file has. */
+size_t hoist__far_cell_bytes(const struct hoist__far *far, size_t cell);
+
+/* Fails the load with hoist_error(). */
+void hoist__far_fail(struct hoist__far *far, int err);
+
+/* Has the far thread look again.  Threads: any. */
+void hoist__far_ring(struct hoist__far *far);
+
+/* --- far-thread.c --- */
+
+int hoist__far_start(struct hoist__far *far);
+void hoist__far_stop(struct hoist__far *far);
+
+/* --- far-meet.c: the far thread's --- */
+
+/* Opens the sockets.  Returns: 0; as hoist__address_find() and hoist__address_listen(). */
+int hoist__far_open(struct hoist__far *far);
+
+/* Accepts, connects, and begins when it is time. */
+void hoist__far_meet(struct hoist__far *far, uint64_t now);
+
+/* Is there room for one more that connects?  Until then, others wait in the kernel's queue. */
+bool hoist__far_accepts(const struct hoist__far *far);
+
+/* Learns of a member that is or was there. */
+void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);
+
+/* Is the text an address in numbers?  A name would have a name server asked. */
+bool hoist__far_is_address(const char *text);
+
+/* Notes the id and the pace of a member that has left: its turns count. */
+void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
+void hoist__far_close(struct hoist__far *far);
+
+/* --- far-peer.c: the far thread's --- */
+
+/* A peer for the channel, which becomes the peer's, also on failure.  NULL: there is no free entry.
+ */
+struct hoist__far_peer *hoist__far_peer_add(struct hoist__far *far, struct hoist__channel *channel,
+					    bool connector, uint64_t now);
+
+/* Lets the channel read and write, and handles the messages that have come. */
+void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now);
+
+/* Sends what is due, and drops a peer that is silent, broken or has gone. */
+void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now);
+
+/* The peer has left, for the reason in @why. */
+void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, const char *why,
+			  uint64_t now);
+
+/* Sends a message; a peer that cannot take it is to be dropped. */
+void hoist__far_say(struct hoist__far *far, struct hoist__far_peer *peer,
+		    const struct hoist__far_message *message);
+
+/* Names to a peer the members that are there, and those that were. */
+void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to);
+
+/* Says BYE with @err and hoist_error().  Returns: @err, for the caller to drop the peer. */
+int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, int err);
+
+/* The failure: at the door is the group @there, and not @wanted. */
+int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted);
+
+/* The peer of a member of the swarm; NULL: it has left. */
+struct hoist__far_peer *hoist__far_peer_of(struct hoist__far *far, unsigned number);
+
+/* --- far-host.c: the far thread's --- */
+
+/* A LOOK or a VISIT.  Returns: 0; an error: the peer is to be dropped. */
+int hoist__far_hear_visitor(struct hoist__far *far, struct hoist__far_peer *peer,
+			    const struct hoist__far_message *m, uint64_t now);
+
+/* Shows a visitor more of the files, as much as the channel's queue may hold. */
+void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer);
+
+/* --- far-move.c: the far thread's --- */
+
+extern const struct hoist__fabric_handlers hoist__far_handlers;
+
+/* Does the swarm's deeds.  Returns: when to look again. */
+uint64_t hoist__far_move(struct hoist__far *far, uint64_t now);
+
+/* A giver's OFFER or REFUSE.  Pre: lock. */
+void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
+			const struct hoist__far_message *offer);
+void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
+			uint64_t ticket);
+
+/* The taker has said TOOK or UNASK.  Pre: lock. */
+void hoist__far_took(struct hoist__far *far, uint64_t ticket);
+
+/* Are sends on their way to the peer; to any, with NULL? */
+bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far_peer *peer);
+
+/* The peer has left: its sends wait for no TOOK. */
+void hoist__far_forget_sends(struct hoist__far *far, const struct hoist__far_peer *peer);
+
+/* Are bytes on their way into slots? */
+bool hoist__far_is_taking(struct hoist__far *far);
+
+extern const struct hoist__cell_reader_ops hoist__far_reader_ops;
+
+#endif

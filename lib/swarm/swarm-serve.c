@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* A swarm's slots: sends to other members, and when a slot is free.
+ * The contracts are in lib/swarm/swarm.h and swarm-view.h. */
+#include "config.h"
+
+#include "lib/swarm/swarm-view.h"
+
+/* --- the way of a slot's cell --- */
+
+static unsigned place_of(const struct hoist__swarm_way *way, unsigned member)
+{
+	for (unsigned i = 0; i < way->n; i++)
+		if (way->members[i] == member)
+			return i;
+	return HOIST__SWARM_NOBODY;
+}
+
+/* Notes the members that should ask this one for the slot's cell. */
+void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swarm_slot *slot,
+				const struct hoist__swarm_way *way)
+{
+	unsigned place = place_of(way, 0);
+	slot->expect = (struct hoist__member_set){.word = {0}};
+	slot->place = way->apart && place != HOIST__SWARM_NOBODY ? 0 : place;
+	slot->view = s->view;
+	if (way->apart || place == HOIST__SWARM_NOBODY)
+		return;
+	for (unsigned i = place + 1; i < way->n; i++)
+		if (way->star ? place == 0 : i == place + 1)
+			hoist__member_set_add(&slot->expect, way->members[i]);
+}
+
+void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm_slot *slot,
+			       uint64_t now)
+{
+	struct hoist__swarm_way way;
+	if (slot->view == s->view)
+		return;
+	hoist__swarm_way_of(s, slot->cell, now, &way);
+	hoist__swarm_note_expected(s, slot, &way);
+}
+
+/* Should the member ask for the slot's cell, and is it waited for? */
+static bool is_expected(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
+			unsigned m, uint64_t now)
+{
+	return hoist__member_set_has(&slot->expect, m) &&
+	       !hoist__member_set_has(&slot->served, m) && s->members[m].here &&
+	       !hoist__swarm_is_done(s, m, slot->cell) && !hoist__swarm_is_slow(s, m, now);
+}
+
+/* --- asks of others --- */
+
+enum fate { WAITS, SENDABLE, REFUSED };
+
+static bool will_have(const struct hoist__swarm *s, size_t cell, uint64_t now)
+{
+	uint64_t own[HOIST__CELL_WORDS];
+	struct hoist__swarm_way way;
+	if (hoist__swarm_step_of(s, 0, cell) < s->next)
+		return false;
+	if (hoist__swarm_wants_of(&s->members[0].wants, cell, own) > 0)
+		return true;
+	hoist__swarm_way_of(s, cell, now, &way);
+	return way.has_reader && way.members[0] == 0;
+}
+
+static enum fate fate_of(struct hoist__swarm *s, const struct hoist__swarm_ask *ask, uint64_t now)
+{
+	const struct hoist__swarm_slot *slot = hoist__swarm_slot_at(s, ask->cell);
+	bool resort = ask->last_resort && s->options.reads;
+	if (slot == NULL)
+		return resort || will_have(s, ask->cell, now) ? WAITS : REFUSED;
+	if (slot->state == HOIST__SLOT_CHOSEN)
+		return WAITS;
+	if (slot->failed && slot->state != HOIST__SLOT_HERE)
+		return REFUSED;
+	if (!hoist__blocks_within(ask->blocks, slot->blocks))
+		return resort ? WAITS : REFUSED;
+	return slot->state == HOIST__SLOT_HERE ? SENDABLE : WAITS;
+}
+
+static void give_send(struct hoist__swarm *s, unsigned member, unsigned i,
+		      struct hoist__swarm_act *ret)
+{
+	struct hoist__swarm_member *m = &s->members[member];
+	const struct hoist__swarm_ask *ask = &m->asks[i];
+	struct hoist__swarm_slot *slot = hoist__swarm_slot_at(s, ask->cell);
+	*ret = (struct hoist__swarm_act){.deed = HOIST__SWARM_SEND,
+					 .member = member,
+					 .slot = (unsigned)(slot - s->slots),
+					 .cell = ask->cell,
+					 .ticket = ask->ticket};
+	memcpy(ret->blocks, ask->blocks, sizeof ret->blocks);
+	slot->n_sending++;
+	s->n_sending++;
+	m->n_sending++;
+	s->counts.sent_bytes += hoist__blocks_count(ask->blocks) * HOIST__BLOCK_BYTES;
+	hoist__swarm_drop_ask(m, i);
+}
+
+bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swarm_act *ret)
+{
+	unsigned best = HOIST__SWARM_NOBODY;
+	unsigned best_ask = 0;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+		struct hoist__swarm_member *member = &s->members[m];
+		for (unsigned i = 0; i < member->n_asks; i++) {
+			const struct hoist__swarm_ask *ask = &member->asks[i];
+			enum fate fate = fate_of(s, ask, now);
+			if (fate == REFUSED) {
+				*ret = (struct hoist__swarm_act){.deed = HOIST__SWARM_REFUSE,
+								 .member = m,
+								 .cell = ask->cell,
+								 .ticket = ask->ticket};
+				hoist__swarm_drop_ask(member, i);
+				return true;
+			}
+			if (fate == SENDABLE && s->n_sending < HOIST__SWARM_SENDS &&
+			    member->n_sending < HOIST__SWARM_SENDS / 2 &&
+			    (best == HOIST__SWARM_NOBODY ||
+			     hoist__swarm_step_of(s, 0, ask->cell) <
+				     hoist__swarm_step_of(s, 0,
+							  s->members[best].asks[best_ask].cell))) {
+				best = m;
+				best_ask = i;
+			}
+		}
+	}
+	if (best != HOIST__SWARM_NOBODY)
+		give_send(s, best, best_ask, ret);
+	return best != HOIST__SWARM_NOBODY;
+}
+
+/* --- slots that become free --- */
+
+/* Notes that members were waited for long enough, if another cell waits for the slot. */
+static void lose_patience(struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
+			  uint64_t now)
+{
+	if ((s->n_free > 0 && s->next < s->options.n_cells) ||
+	    now <= slot->since + HOIST__SWARM_PATIENCE_NS)
+		return;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+		if (is_expected(s, slot, m, now) && now > slot->since + hoist__swarm_patience(s, m))
+			s->members[m].warn_slow = true;
+}
+
+void hoist__swarm_release(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
+{
+	if (slot->needed || slot->n_sending > 0)
+		return;
+	hoist__swarm_look_at_view(s, slot, now);
+	lose_patience(s, slot, now);
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+		if (is_expected(s, slot, m, now))
+			return;
+	/* Asks that the slot cannot serve wait until the cell is read once more. */
+	bool asked = false;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !asked; m++)
+		for (unsigned i = 0; i < s->members[m].n_asks && !asked; i++)
+			asked = s->members[m].asks[i].cell == slot->cell &&
+				hoist__blocks_within(s->members[m].asks[i].blocks, slot->blocks);
+	if (!asked)
+		hoist__swarm_free_slot(s, slot, now);
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* A swarm's members, and the way of a cell.
+ * The contracts are in lib/swarm/swarm.h and swarm-view.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "lib/swarm/swarm-view.h"
+
+/* --- the way of a cell --- */
+
+/* A number that looks random: the finalizer of splitmix64 (Steele, Lea, Flood, 2014). */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+/* May the member read cells for others? */
+static bool may_read(const struct hoist__swarm *swarm, unsigned m, uint64_t now)
+{
+	const struct hoist__swarm_member *member = &swarm->members[m];
+	return member->here && member->reads && !member->distrusted &&
+	       !hoist__swarm_is_slow(swarm, m, now);
+}
+
+/* The member whose turn it is to read the cell, here or gone; NOBODY: there is none. */
+static unsigned turn_of(const struct hoist__swarm *swarm, size_t cell)
+{
+	unsigned seats[HOIST__SWARM_MEMBERS];
+	unsigned n = 0;
+	for (unsigned i = 0; i < swarm->n_ring; i++)
+		if (swarm->members[swarm->ring[i]].first_cell <= cell)
+			seats[n++] = swarm->ring[i];
+	return n == 0 ? HOIST__SWARM_NOBODY : seats[cell % n];
+}
+
+/* Finds the reader among @members: the one whose turn it is, else one by rendezvous hashing.
+ * Returns: its index;
+ * @n: none may read. */
+static unsigned reader_among(const struct hoist__swarm *swarm, size_t cell, uint64_t now,
+			     const unsigned *members, unsigned n)
+{
+	unsigned turn = turn_of(swarm, cell);
+	unsigned best = n;
+	uint64_t most = 0;
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t hash = mix(swarm->members[members[i]].id + mix(cell));
+		if (!may_read(swarm, members[i], now))
+			continue;
+		if (members[i] == turn)
+			return i;
+		if (best == n || hash > most) {
+			best = i;
+			most = hash;
+		}
+	}
+	return best;
+}
+
+/* Rotates the members by @by places. */
+static void rotate(unsigned *members, unsigned n, unsigned by)
+{
+	unsigned before[HOIST__SWARM_MEMBERS];
+	memcpy(before, members, n * sizeof before[0]);
+	for (unsigned i = 0; i < n; i++)
+		members[i] = before[(by + i) % n];
+}
+
+/* Moves members that are slow, or that nobody asks, behind the others. */
+static void put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsigned *members,
+			  unsigned n)
+{
+	unsigned slow[HOIST__SWARM_MEMBERS];
+	unsigned n_slow = 0;
+	unsigned n_quick = 0;
+	for (unsigned i = 0; i < n; i++)
+		if (hoist__swarm_is_slow(swarm, members[i], now) ||
+		    swarm->members[members[i]].distrusted)
+			slow[n_slow++] = members[i];
+		else
+			members[n_quick++] = members[i];
+	for (unsigned i = 0; i < n_slow; i++)
+		members[n_quick + i] = slow[i];
+}
+
+/* The wants of all members in one cell. */
+struct sum {
+	unsigned n_blocks;		       /* of all wants */
+	unsigned n_runs;		       /* likewise */
+	unsigned n_readers;		       /* members that want blocks, and have the files */
+	unsigned n_others;		       /* in `others` */
+	unsigned others[HOIST__SWARM_MEMBERS]; /* that only have the files */
+};
+
+static unsigned count_runs(const uint64_t *blocks)
+{
+	unsigned n = 0;
+	uint64_t before = 0; /* the last bit of the word before */
+	for (unsigned w = 0; w < HOIST__CELL_WORDS; w++) {
+		n += (unsigned)__builtin_popcountll(blocks[w] & ~(blocks[w] << 1 | before));
+		before = blocks[w] >> 63;
+	}
+	return n;
+}
+
+/* Finds the members that want the cell, and those that only have the files, both in the ring's
+ * order.  A late member wants cells before its first in its own view alone. */
+static void find_members(const struct hoist__swarm *swarm, size_t cell,
+			 struct hoist__swarm_way *way, struct sum *sum)
+{
+	for (unsigned i = 0; i < swarm->n_ring; i++) {
+		uint64_t blocks[HOIST__CELL_WORDS];
+		unsigned m = swarm->ring[i];
+		const struct hoist__swarm_member *member = &swarm->members[m];
+		if (!member->here)
+			continue;
+		bool late = m != 0 &&
+			    (member->first_cell > cell || swarm->members[0].first_cell > cell);
+		unsigned n = late ? 0 : hoist__swarm_wants_of(&member->wants, cell, blocks);
+		if (n == 0) {
+			if (member->reads)
+				sum->others[sum->n_others++] = m;
+			continue;
+		}
+		for (unsigned w = 0; w < HOIST__CELL_WORDS; w++)
+			way->united[w] |= blocks[w];
+		sum->n_blocks += n;
+		sum->n_runs += count_runs(blocks);
+		sum->n_readers += member->reads;
+		way->members[way->n++] = m;
+	}
+}
+
+/* Chooses how the bytes get from the reader to the others.  A star costs the links that lead from
+ * the readers, which take turns, the wants of all; a chain costs each link the united ones. */
+static void choose_shape(const struct sum *sum, struct hoist__swarm_way *way)
+{
+	unsigned united = hoist__blocks_count(way->united);
+	unsigned overlap =
+		sum->n_readers > HOIST__SWARM_OVERLAP ? sum->n_readers : HOIST__SWARM_OVERLAP;
+	way->star = 2 * sum->n_blocks < overlap * united;
+	way->apart = sum->n_blocks <= united + HOIST__SWARM_TWICE && sum->n_readers == way->n &&
+		     sum->n_runs <= HOIST__SWARM_RUNS;
+}
+
+void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t now,
+			 struct hoist__swarm_way *ret)
+{
+	struct sum sum = {.n_blocks = 0};
+	*ret = (struct hoist__swarm_way){.n = 0};
+	find_members(swarm, cell, ret, &sum);
+	if (ret->n == 0)
+		return;
+	choose_shape(&sum, ret);
+	unsigned reader = reader_among(swarm, cell, now, ret->members, ret->n);
+	ret->has_reader = reader < ret->n;
+	rotate(ret->members, ret->n, ret->has_reader ? reader : 0);
+	put_slow_last(swarm, now, ret->members, ret->n);
+	if (!ret->has_reader) {
+		reader = reader_among(swarm, cell, now, sum.others, sum.n_others);
+		ret->has_reader = ret->only_reads = reader < sum.n_others;
+	}
+	if (ret->only_reads) {
+		memmove(&ret->members[1], &ret->members[0], ret->n * sizeof ret->members[0]);
+		ret->members[0] = sum.others[reader];
+		ret->n++;
+	}
+}
+
+void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist__swarm_way *way,
+			    size_t cell, unsigned place, uint64_t ret[HOIST__CELL_WORDS])
+{
+	if (way->star && place > 0)
+		(void)hoist__swarm_wants_of(&swarm->members[way->members[place]].wants, cell, ret);
+	else
+		memcpy(ret, way->united, sizeof way->united);
+}
+
+/* --- patience --- */
+
+uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member)
+{
+	uint64_t quickest = 0;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+		uint64_t ns = swarm->members[m].here && m != member ? swarm->members[m].send_ns : 0;
+		if (ns != 0 && (quickest == 0 || ns < quickest))
+			quickest = ns;
+	}
+	if (quickest == 0)
+		quickest = swarm->members[member].send_ns;
+	return HOIST__SWARM_PATIENCE_NS + 2 * swarm->options.n_slots * quickest;
+}
+
+/* --- members --- */
+
+void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now)
+{
+	for (unsigned i = 0; i < swarm->options.n_slots; i++)
+		swarm->slots[i].since = now;
+}
+
+/* The ring: all members that have ever been, in the order of the hashes of their ids. */
+static void make_ring(struct hoist__swarm *swarm)
+{
+	swarm->n_ring = 0;
+	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+		unsigned i = swarm->n_ring;
+		if (swarm->members[m].id == 0)
+			continue;
+		for (; i > 0 &&
+		       mix(swarm->members[swarm->ring[i - 1]].id) > mix(swarm->members[m].id);
+		     i--)
+			swarm->ring[i] = swarm->ring[i - 1];
+		swarm->ring[i] = m;
+		swarm->n_ring++;
+	}
+	swarm->view++;
+	swarm->changed = true;
+}
+
+int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret)
+{
+	struct hoist__swarm *s = calloc(1, sizeof *s);
+	if (s != NULL) {
+		s->options = *options;
+		s->n_free = options->n_slots;
+		s->members = calloc(HOIST__SWARM_MEMBERS, sizeof *s->members);
+		s->slot_of = calloc(options->n_cells + 1, sizeof *s->slot_of);
+		s->used = calloc(options->n_cells + 1, 1);
+	}
+	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->used == NULL) {
+		hoist__swarm_destroy(s);
+		return hoist__fail_nomem("a group's cells", options->n_cells);
+	}
+	s->members[0] = (struct hoist__swarm_member){
+		.here = true,
+		.reads = options->reads,
+		.id = options->id,
+		.first_cell = options->first_cell,
+		.wants = *options->wants,
+	};
+	make_ring(s);
+	*ret = s;
+	return 0;
+}
+
+void hoist__swarm_destroy(struct hoist__swarm *swarm)
+{
+	if (swarm == NULL)
+		return;
+	for (unsigned m = 1; swarm->members != NULL && m < HOIST__SWARM_MEMBERS; m++)
+		hoist__swarm_wants_fini(&swarm->members[m].wants);
+	free(swarm->members);
+	free(swarm->slot_of);
+	free(swarm->used);
+	free(swarm);
+}
+
+int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, bool reads, size_t first_cell,
+		      struct hoist__swarm_wants *wants, uint64_t now)
+{
+	unsigned place = HOIST__SWARM_NOBODY;
+	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+		if (swarm->members[m].id == id)
+			return -EEXIST;
+		if (swarm->members[m].id == 0 && place == HOIST__SWARM_NOBODY)
+			place = m;
+	}
+	if (place == HOIST__SWARM_NOBODY)
+		return -ENOSPC;
+	swarm->members[place] = (struct hoist__swarm_member){
+		.here = true,
+		.reads = reads,
+		.id = id,
+		.first_cell = first_cell,
+		.wants = *wants,
+	};
+	make_ring(swarm);
+	hoist__swarm_wait_anew(swarm, now);
+	return (int)place;
+}
+
+void hoist__swarm_leave(struct hoist__swarm *swarm, unsigned member, uint64_t now)
+{
+	struct hoist__swarm_member *gone = &swarm->members[member];
+	gone->here = false;
+	gone->n_asks = 0;
+	hoist__swarm_wants_fini(&gone->wants);
+	/* A member that had done all gave away its cells: the ways of cells that have a slot
+	 * stay as they are. */
+	swarm->view += gone->done < swarm->options.n_cells;
+	swarm->changed = true;
+	/* Members that are waited for may themselves have waited for the one that has gone. */
+	hoist__swarm_wait_anew(swarm, now);
+	for (unsigned i = 0; i < swarm->options.n_slots; i++) {
+		struct hoist__swarm_slot *slot = &swarm->slots[i];
+		if (slot->state == HOIST__SLOT_ASKED && slot->from == member) {
+			slot->state = HOIST__SLOT_LEAVING;
+			slot->told = false;
+		}
+	}
+}
+
+void hoist__swarm_heard(struct hoist__swarm *swarm, unsigned member, size_t done)
+{
+	struct hoist__swarm_member *m = &swarm->members[member];
+	if (done <= m->done)
+		return;
+	m->done = done < swarm->options.n_cells ? done : swarm->options.n_cells;
+	swarm->changed = true;
+}
+
+void hoist__swarm_warned(struct hoist__swarm *swarm, unsigned member, bool distrust, uint64_t now)
+{
+	struct hoist__swarm_member *m = &swarm->members[member];
+	swarm->changed = true;
+	if (distrust) {
+		m->distrusted = true;
+		swarm->view++;
+		return;
+	}
+	if (hoist__swarm_is_slow(swarm, member, now))
+		return;
+	m->slow_until = now + (HOIST__SWARM_SLOW_NS << m->n_slow);
+	m->n_slow += m->n_slow < HOIST__SWARM_SLOWEST;
+	swarm->view++;
+	hoist__swarm_wait_anew(swarm, now);
+}
+
+int hoist__swarm_asked(struct hoist__swarm *swarm, unsigned member, uint64_t ticket, size_t cell,
+		       const uint64_t blocks[HOIST__CELL_WORDS], bool last_resort)
+{
+	struct hoist__swarm_member *m = &swarm->members[member];
+	if (cell >= swarm->options.n_cells)
+		return hoist__fail(-EBADMSG, "a member asks for cell %zu of %zu", cell,
+				   swarm->options.n_cells);
+	if (hoist__blocks_count(blocks) == 0)
+		return hoist__fail(-EBADMSG, "a member asks for no blocks of cell %zu", cell);
+	if (m->n_asks == HOIST__SWARM_ASKS)
+		return hoist__fail(-EBADMSG, "a member asks for more than %u cells at a time",
+				   HOIST__SWARM_ASKS);
+	struct hoist__swarm_ask *ask = &m->asks[m->n_asks++];
+	*ask = (struct hoist__swarm_ask){
+		.ticket = ticket, .cell = cell, .last_resort = last_resort};
+	memcpy(ask->blocks, blocks, sizeof ask->blocks);
+	swarm->changed = true;
+	return 0;
+}
+
+void hoist__swarm_unasked(struct hoist__swarm *swarm, unsigned member, uint64_t ticket)
+{
+	struct hoist__swarm_member *m = &swarm->members[member];
+	for (unsigned i = 0; i < m->n_asks; i++)
+		if (m->asks[i].ticket == ticket) {
+			hoist__swarm_drop_ask(m, i);
+			return;
+		}
+}
+
+unsigned hoist__swarm_members(const struct hoist__swarm *swarm)
+{
+	return swarm->n_ring;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/swarm/swarm-view.h - inside a swarm: the members, the slots, and the way of a cell. */
+#ifndef HOIST_LIB_SWARM_SWARM_VIEW_H
+#define HOIST_LIB_SWARM_SWARM_VIEW_H
+
+#include <string.h>
+
+#include "lib/swarm/swarm.h"
+
+/* A set of members: a bit for each. */
+struct hoist__member_set {
+	uint64_t word[HOIST__SWARM_MEMBERS / 64];
+};
+
+static inline bool hoist__member_set_has(const struct hoist__member_set *few, unsigned member)
+{
+	return (few->word[member / 64] >> member % 64 & 1) != 0;
+}
+
+static inline void hoist__member_set_add(struct hoist__member_set *few, unsigned member)
+{
+	few->word[member / 64] |= UINT64_C(1) << member % 64;
+}
+
+struct hoist__swarm_ask {
+	uint64_t ticket;
+	size_t cell;
+	bool last_resort;
+	uint64_t blocks[HOIST__CELL_WORDS];
+};
+
+struct hoist__swarm_member {
+	bool here; /* false, and an id: it has gone */
+	bool reads;
+	bool distrusted;
+	uint64_t id;
+	size_t first_cell; /* of its pace */
+	size_t done;
+	struct hoist__swarm_wants wants;
+	bool warn_slow;	 /* all are to be told that it is slow, */
+	bool warn_wrong; /* that it gave wrong bytes */
+	uint64_t slow_until;
+	unsigned n_slow;    /* times that it was slow */
+	uint64_t send_ns;   /* of a cell to it: a moving average; 0: none yet */
+	unsigned n_sending; /* to it */
+	struct hoist__swarm_ask asks[HOIST__SWARM_ASKS]; /* of it, as they came */
+	unsigned n_asks;
+};
+
+enum hoist__swarm_slot_state {
+	HOIST__SLOT_FREE,
+	HOIST__SLOT_CHOSEN,
+	HOIST__SLOT_READING,
+	HOIST__SLOT_ASKED,
+	HOIST__SLOT_LEAVING,
+	HOIST__SLOT_HERE
+};
+
+struct hoist__swarm_slot {
+	enum hoist__swarm_slot_state state;
+	size_t cell;
+	unsigned from;	   /* ASKED, LEAVING */
+	bool told;	   /* LEAVING: WITHDRAW was given */
+	bool needed;	   /* this member's load has not used the cell */
+	bool failed;	   /* this member's reading failed */
+	bool resort;	   /* members are asked as the last resort */
+	unsigned n_rounds; /* of the last resort: each is twice as patient */
+	unsigned n_sending;
+	struct hoist__member_set tried;	 /* that do not give the cell */
+	struct hoist__member_set late;	 /* of those: that did not say so, and are asked last */
+	struct hoist__member_set served; /* that got the cell */
+	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
+	uint64_t view;
+	unsigned place; /* of this member in the cell's way, as of then */
+	uint64_t since; /* of the state */
+	uint64_t blocks[HOIST__CELL_WORDS];
+};
+
+struct hoist__swarm {
+	struct hoist__swarm_options options;
+	struct hoist__swarm_counts counts;
+	struct hoist__swarm_member *members; /* HOIST__SWARM_MEMBERS; 0: this one, without asks */
+	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
+	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
+	uint8_t *used;	   /* of each cell: this member's load needs it no more */
+	uint64_t began;	   /* at hoist__swarm_next()'s first call */
+	size_t next;	   /* of its pace: cells before have had a slot, or need none */
+	unsigned n_sending;
+	unsigned n_free;
+	unsigned ring[HOIST__SWARM_MEMBERS];
+	unsigned n_ring;
+	uint64_t view;	    /* counts joins, leaves, and members that become slow */
+	bool changed;	    /* since there was NOTHING to do */
+	uint64_t looked_at; /* there was NOTHING to do */
+};
+
+/* The way of a cell from storage to those that want it. */
+struct hoist__swarm_way {
+	unsigned n; /* that want the cell, or read it */
+	bool star;
+	bool apart;
+	bool has_reader; /* members[0] */
+	bool only_reads; /* the reader wants no block of the cell */
+	unsigned members[HOIST__SWARM_MEMBERS];
+	uint64_t united[HOIST__CELL_WORDS];
+};
+
+/* Members that have done the cell have their places all the same. */
+void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t now,
+			 struct hoist__swarm_way *ret);
+
+/* The blocks that the member at @place of the way asks for. */
+void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist__swarm_way *way,
+			    size_t cell, unsigned place, uint64_t ret[HOIST__CELL_WORDS]);
+
+/* --- swarm-serve.c --- */
+
+/* Notes the members that should ask this one for the slot's cell, whose way is @way. */
+void hoist__swarm_note_expected(const struct hoist__swarm *swarm, struct hoist__swarm_slot *slot,
+				const struct hoist__swarm_way *way);
+/* The same, if the group has changed. */
+void hoist__swarm_look_at_view(const struct hoist__swarm *swarm, struct hoist__swarm_slot *slot,
+			       uint64_t now);
+
+/* Answers one ask: refuses one, else sends the cell that comes first in this member's pace.
+ * False: no ask can be answered now. */
+bool hoist__swarm_answer(struct hoist__swarm *swarm, uint64_t now, struct hoist__swarm_act *ret);
+
+/* Frees a slot that is HERE, if nobody needs it any more. */
+void hoist__swarm_release(struct hoist__swarm *swarm, struct hoist__swarm_slot *slot, uint64_t now);
+
+/* --- */
+
+static inline size_t hoist__swarm_step_of(const struct hoist__swarm *swarm, unsigned member,
+					  size_t cell)
+{
+	size_t first = swarm->members[member].first_cell;
+	return cell >= first ? cell - first : cell + swarm->options.n_cells - first;
+}
+
+static inline bool hoist__swarm_is_done(const struct hoist__swarm *swarm, unsigned member,
+					size_t cell)
+{
+	return hoist__swarm_step_of(swarm, member, cell) < swarm->members[member].done;
+}
+
+static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsigned member,
+					uint64_t now)
+{
+	return now < swarm->members[member].slow_until;
+}
+
+/* How long this member waits for @member. */
+uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member);
+
+static inline void hoist__swarm_set_state(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
+					  enum hoist__swarm_slot_state state, uint64_t now)
+{
+	slot->state = state;
+	slot->since = now;
+	s->changed = true;
+}
+
+static inline void hoist__swarm_free_slot(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
+					  uint64_t now)
+{
+	s->slot_of[slot->cell] = 0;
+	s->n_free++;
+	hoist__swarm_set_state(s, slot, HOIST__SLOT_FREE, now);
+}
+
+static inline void hoist__swarm_drop_ask(struct hoist__swarm_member *member, unsigned i)
+{
+	member->n_asks--;
+	memmove(&member->asks[i], &member->asks[i + 1],
+		(member->n_asks - i) * sizeof member->asks[0]);
+}
+
+static inline struct hoist__swarm_slot *hoist__swarm_slot_at(struct hoist__swarm *s, size_t cell)
+{
+	return s->slot_of[cell] == 0 ? NULL : &s->slots[s->slot_of[cell] - 1];
+}
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks on machines without the files: they open and load what another rank has; and who looks at a
+ * group. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/far/far-wire.h"
+#include "net/secret.h"
+#include "tests/lib/group/ranks.h"
+#include "tests/support/load-model.h"
+#include "tests/support/load-support.h"
+#include "tests/support/patience.h"
+
+#define N_RANKS 3u
+#define N_RANDOM 12
+#define ELSEWHERE "/not/on/this/machine"
+
+static const char *path;
+static unsigned readers; /* the first ranks, which have the files */
+static size_t n_tensors; /* of `path` */
+
+/* Compares the tensor with that of the same name of the files. */
+static void compare(hoist_checkpoint *files, hoist_checkpoint *shown, size_t t,
+		    hoist_buffer *buffer)
+{
+	const hoist_tensor_info is = load_info_of(shown, t);
+	size_t there;
+	OK(hoist_checkpoint_find(files, is.name, &there));
+	const hoist_tensor_info should = load_info_of(files, there);
+	check_at("%s, tensor %s", path, is.name);
+	CHECK(is.dtype == should.dtype && is.rank == should.rank && is.bytes == should.bytes &&
+	      is.offset == should.offset && is.file == should.file);
+	CHECK(should.strides != NULL || should.bytes == 0 || ranks_is_whole(files, there, buffer));
+}
+
+static void compare_all(hoist_checkpoint *shown, hoist_load *load)
+{
+	hoist_checkpoint *files = support_open(path);
+	CHECK(hoist_checkpoint_n_tensors(shown) == n_tensors);
+	for (size_t i = 0; i < hoist_load_n_tensors(load); i++) {
+		hoist_buffer *buffer = NULL;
+		size_t t = 0;
+		OK(hoist_load_tensor(load, i, &t, &buffer));
+		compare(files, shown, t, buffer);
+		hoist_buffer_unref(buffer);
+	}
+	hoist_checkpoint_close(files);
+}
+
+/* The files of a checkpoint that is only shown cannot be read in any other way. */
+static void cannot_be_read(hoist_checkpoint *shown)
+{
+	hoist_load *load = NULL;
+	const hoist_group shm = {.size = sizeof shm, .name = "shm:absent", .n_ranks = 1};
+	hoist_load_options map = {.size = sizeof map, .io = HOIST_IO_MAP};
+	CHECK(hoist_load_start(shown, NULL, &load) == -ENODATA);
+	support_said("hoist_group_load");
+	CHECK(hoist_load_start(shown, &map, &load) == -ENODATA);
+	CHECK(hoist_group_load(&shm, shown, NULL, &load) == -ENODATA);
+	CHECK(hoist_checkpoint_keep_digests(shown, 0, NULL) < 0);
+}
+
+static void rank_main(unsigned rank)
+{
+	const hoist_group group = ranks_group(rank, N_RANKS);
+	const bool has = rank < readers;
+	const char *here = path[0] == '/' ? path : support_path(path);
+	hoist_group_report report = {.size = sizeof report};
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	check_at("%s, rank %u", path, rank);
+	OK(hoist_group_open(&group, has ? here : ELSEWHERE, 0, &checkpoint));
+	if (!has)
+		cannot_be_read(checkpoint);
+	OK(hoist_group_load(&group, checkpoint, NULL, &load));
+	OK(hoist_load_wait(load));
+	compare_all(checkpoint, load);
+	OK(hoist_group_get_report(load, &report));
+	CHECK(report.n_members == N_RANKS);
+	CHECK(has || report.storage_bytes == 0);
+	said->read_bytes[rank] = report.storage_bytes;
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void load_together(const char *what, unsigned n_readers)
+{
+	path = what;
+	readers = n_readers;
+	hoist_checkpoint *files = support_open(what);
+	n_tensors = hoist_checkpoint_n_tensors(files);
+	hoist_checkpoint_close(files);
+	ranks_next_group();
+	ranks_run(N_RANKS, rank_main, 0);
+}
+
+static void all_formats(void)
+{
+	load_together(ranks_big(), 1);
+	load_together(ranks_big(), 2);
+	for (unsigned i = 0; i < N_RANDOM; i++) {
+		random_seed(31 * i + 7);
+		load_together(random_checkpoint(), 1 + i % 2);
+	}
+}
+
+static void only_the_files_of_others(void)
+{
+	struct hoist_group group = ranks_group(0, 1);
+	hoist_checkpoint *checkpoint = NULL;
+	group.timeout_ns = 200000000;
+	CHECK(hoist_group_open(&group, ELSEWHERE, 0, &checkpoint) == -ECONNREFUSED);
+	support_said(ELSEWHERE);
+	group.name = "shm:absent";
+	CHECK(hoist_group_open(&group, ELSEWHERE, 0, &checkpoint) == -ENOENT);
+	CHECK(hoist_group_open(NULL, ELSEWHERE, 0, &checkpoint) == -EINVAL);
+	CHECK(checkpoint == NULL);
+}
+
+/* --- a member that shows files which it does not have --- */
+
+static void send_message(struct hoist__channel *channel, const struct hoist__far_message *m)
+{
+	static unsigned char frame[HOIST__CHANNEL_MOST_BYTES];
+	OK(hoist__channel_send(channel, (uint16_t)m->kind, frame, hoist__far_pack(m, frame)));
+}
+
+/* Shows one visitor an empty file, and says that a path which leads out of its folder is the
+ * checkpoint. */
+static void lying_rank(unsigned rank)
+{
+	struct hoist__address door;
+	struct hoist__secret secret;
+	struct hoist__channel *channel = NULL;
+	struct hoist__frame frame;
+	struct hoist__far_message m = {.kind = HOIST__FAR_FILE, .text = "big.safetensors"};
+	int listening, socket;
+	char text[64];
+	(void)sscanf(ranks_group(rank, 1).name, "tcp://%63[^/]", text);
+	CHECK(hoist__address_find(text, false, &door, 1) == 1);
+	OK(hoist__address_listen(&door, &listening, NULL));
+	OK(hoist__secret_find(NULL, &secret));
+	uint64_t until = 0;
+	while (hoist__address_accept(listening, &socket) < 0)
+		CHECK(patience(&until));
+	OK(hoist__channel_accept(socket, &secret, &channel));
+	until = 0;
+	while (!hoist__channel_next(channel, &frame)) {
+		CHECK(patience(&until));
+		OK(hoist__channel_work(channel));
+	}
+	send_message(channel, &m);
+	m.kind = HOIST__FAR_TOUR_END;
+	(void)snprintf(m.text, sizeof m.text, "../../%s", path);
+	send_message(channel, &m);
+	while (hoist__channel_work(channel) == 0)
+		CHECK(patience(&until));
+	hoist__channel_close(channel);
+	(void)close(listening);
+}
+
+static void a_path_that_leads_elsewhere_is_refused(void)
+{
+	ranks_next_group();
+	path = ranks_big();
+	struct hoist_group group = ranks_group(0, 1);
+	hoist_checkpoint *checkpoint = NULL;
+	pid_t liar = ranks_start(0, lying_rank);
+	CHECK(hoist_group_open(&group, ELSEWHERE, 0, &checkpoint) == -EBADMSG);
+	support_said("shows a checkpoint");
+	ranks_end(liar, 0);
+}
+
+/* --- looking at a group --- */
+
+static void waiting_rank(unsigned rank)
+{
+	const hoist_group group = ranks_group(rank, 2);
+	hoist_load_options o = {.size = sizeof o};
+	ranks_load(&group, path, &o, NULL);
+	CHECK(said->err[rank] == 0);
+}
+
+struct seen {
+	unsigned n;
+	unsigned n_begun;
+	uint64_t bytes;
+};
+
+static int see(void *context, const hoist_group_member *member)
+{
+	struct seen *seen = context;
+	seen->n++;
+	seen->n_begun += member->begun != 0;
+	seen->bytes = member->bytes;
+	CHECK(member->size == sizeof *member && member->id != 0 && member->has_files);
+	CHECK(strncmp(member->address, "127.0.0.1:", 10) == 0);
+	CHECK(member->done_bytes <= member->bytes);
+	return 0;
+}
+
+static int stop_at_once(void *context, const hoist_group_member *member)
+{
+	(void)context;
+	(void)member;
+	return -ECANCELED;
+}
+
+static void a_group_that_waits_is_seen(void)
+{
+	path = ranks_big();
+	ranks_next_group();
+	const hoist_group group = ranks_group(0, 2);
+	struct seen seen = {.n = 0};
+	CHECK(hoist_group_look(&group, see, &seen) == -ECONNREFUSED);
+	pid_t first = ranks_start(0, waiting_rank);
+	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
+		(void)hoist_group_look(&group, see, &seen);
+	CHECK(seen.n == 1 && seen.n_begun == 0 && seen.bytes >= BIG_BYTES);
+	CHECK(hoist_group_look(&group, stop_at_once, NULL) == -ECANCELED);
+	hoist_group other = group;
+	char name[64];
+	(void)snprintf(name, sizeof name, "%sx", group.name);
+	other.name = name;
+	CHECK(hoist_group_look(&other, see, &seen) == -EINVAL);
+	support_said("at 127.0.0.1:");
+	other.name = group.name;
+	other.secret = "another secret of a group";
+	CHECK(hoist_group_look(&other, see, &seen) == -EACCES);
+	other.name = "shm:x";
+	CHECK(hoist_group_look(&other, see, &seen) == -ENOTSUP);
+	CHECK(hoist_group_look(&group, NULL, NULL) == -EINVAL);
+	pid_t second = ranks_start(1, waiting_rank);
+	ranks_end(first, 0);
+	ranks_end(second, 0);
+}
+
+int main(void)
+{
+	ranks_begin();
+	ranks_use(true);
+	CASE(only_the_files_of_others);
+	CASE(all_formats);
+	CASE(a_path_that_leads_elsewhere_is_refused);
+	CASE(a_group_that_waits_is_seen);
+	support_cleanup();
+	return 0;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/* Two members of a group of several machines, in a process each.  In one of them each allocation,
+ * each call on sockets and each function of UCX fails in turn: its load has all bytes, or says why
+ * not, and leaves nothing; the other, which is well, has all its bytes.
+ * HOIST_TEST_FORM=long: no call is left out.  Exit: 0, 1, 77. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <hoist/group.h>
+#include <hoist/hoist.h>
+
+#include "net/address.h"
+#include "net/ucx.h"
+#include "tests/support/child.h"
+#include "tests/support/count.h"
+#include "tests/support/load-support.h"
+#include "tests/support/net-fabric.h"
+#include "tests/support/wrap.h"
+
+/* --- calls that fail --- */
+
+enum kind { ALLOCATIONS, SOCKETS, UCX, N_KINDS };
+static const char *const kinds[] = {"allocation", "call on sockets", "function of UCX"};
+
+static enum kind failing;
+static unsigned long fail_at; /* 0: none */
+static atomic_ulong n_calls;
+static _Atomic bool counting;
+static const char *_Atomic failed; /* NULL: none did */
+
+static bool fails(enum kind kind, const char *name)
+{
+	if (!counting || kind != failing || atomic_fetch_add(&n_calls, 1) + 1 != fail_at)
+		return false;
+	failed = name;
+	errno = ENOMEM;
+	return true;
+}
+
+#define FAILS(result, name, parameters, arguments)                                                 \
+	WRAP(result, name, parameters)                                                             \
+	{                                                                                          \
+		return fails(SOCKETS, #name) ? -1 : __real_##name arguments;                       \
+	}
+FAILS(int, socket, (int family, int type, int protocol), (family, type, protocol))
+FAILS(int, bind, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes))
+FAILS(int, listen, (int fd, int most), (fd, most))
+FAILS(int, accept4, (int fd, struct sockaddr *peer, socklen_t *bytes, int flags),
+      (fd, peer, bytes, flags))
+FAILS(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t bytes),
+      (fd, level, name, value, bytes))
+FAILS(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes),
+      (fd, level, name, value, bytes))
+FAILS(int, getsockname, (int fd, struct sockaddr *ret, socklen_t *bytes), (fd, ret, bytes))
+FAILS(int, getpeername, (int fd, struct sockaddr *ret, socklen_t *bytes), (fd, ret, bytes))
+FAILS(int, connect, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes))
+FAILS(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
+FAILS(int, eventfd, (unsigned count, int flags), (count, flags))
+FAILS(ssize_t, recv, (int fd, void *ret, size_t n, int flags), (fd, ret, n, flags))
+FAILS(ssize_t, send, (int fd, const void *bytes, size_t n, int flags), (fd, bytes, n, flags))
+
+WRAP(int, pthread_create,
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument))
+{
+	return fails(SOCKETS, "pthread_create")
+		       ? EAGAIN
+		       : __real_pthread_create(thread, attributes, start, argument);
+}
+
+/* --- allocations, and what is left of them --- */
+
+enum { MOST_LIVE = 1 << 17 };
+static void *live[MOST_LIVE];
+static unsigned n_live;
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *counted(void *memory)
+{
+	if (memory == NULL)
+		return NULL;
+	pthread_mutex_lock(&live_lock);
+	CHECK(n_live < MOST_LIVE);
+	live[n_live++] = memory;
+	pthread_mutex_unlock(&live_lock);
+	return memory;
+}
+
+/* The youngest are looked at first: most live shortly. */
+static void forget(const void *memory)
+{
+	pthread_mutex_lock(&live_lock);
+	for (unsigned i = n_live; i-- > 0;)
+		if (live[i] == memory) {
+			live[i] = live[--n_live];
+			break;
+		}
+	pthread_mutex_unlock(&live_lock);
+}
+
+WRAP(void *, malloc, (size_t bytes))
+{
+	return fails(ALLOCATIONS, "malloc") ? NULL : counted(__real_malloc(bytes));
+}
+
+WRAP(void *, calloc, (size_t n, size_t bytes))
+{
+	return fails(ALLOCATIONS, "calloc") ? NULL : counted(__real_calloc(n, bytes));
+}
+
+WRAP(void *, realloc, (void *memory, size_t bytes))
+{
+	if (fails(ALLOCATIONS, "realloc"))
+		return NULL;
+	forget(memory);
+	return counted(__real_realloc(memory, bytes));
+}
+
+WRAP(void, free, (void *memory))
+{
+	forget(memory);
+	__real_free(memory);
+}
+
+/* --- the table of UCX --- */
+
+static struct hoist__ucx_table real;
+
+#define STATUS(name, parameters, arguments)                                                        \
+	static hoist__ucs_status name parameters                                                   \
+	{                                                                                          \
+		return fails(UCX, #name) ? HOIST__UCS_ERR_NO_MEMORY : real.name arguments;         \
+	}
+#define POINTER(name, parameters, arguments)                                                       \
+	static hoist__ucs_status_ptr name parameters                                               \
+	{                                                                                          \
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr): UCX's way */                         \
+		return fails(UCX, #name) ? (void *)(intptr_t)HOIST__UCS_ERR_NO_MEMORY              \
+					 : real.name arguments;                                    \
+	}
+STATUS(ucp_config_read, (const char *a, const char *b, hoist__ucp_config **c), (a, b, c))
+STATUS(ucp_config_modify, (hoist__ucp_config * a, const char *b, const char *c), (a, b, c))
+STATUS(ucp_init_version,
+       (unsigned a, unsigned b, const struct hoist__ucp_params *c, const hoist__ucp_config *d,
+	hoist__ucp_context *e),
+       (a, b, c, d, e))
+STATUS(ucp_mem_map,
+       (hoist__ucp_context a, const struct hoist__ucp_mem_params *b, hoist__ucp_mem *c), (a, b, c))
+STATUS(ucp_worker_create,
+       (hoist__ucp_context a, const struct hoist__ucp_worker_params *b, hoist__ucp_worker *c),
+       (a, b, c))
+STATUS(ucp_worker_get_address, (hoist__ucp_worker a, hoist__ucp_address **b, size_t *c), (a, b, c))
+STATUS(ucp_worker_get_efd, (hoist__ucp_worker a, int *b), (a, b))
+STATUS(ucp_worker_arm, (hoist__ucp_worker a), (a))
+STATUS(ucp_worker_set_am_recv_handler,
+       (hoist__ucp_worker a, const struct hoist__ucp_am_handler_param *b), (a, b))
+STATUS(ucp_ep_create, (hoist__ucp_worker a, const struct hoist__ucp_ep_params *b, hoist__ucp_ep *c),
+       (a, b, c))
+POINTER(ucp_ep_close_nbx, (hoist__ucp_ep a, const hoist__ucp_request_param *b), (a, b))
+POINTER(ucp_am_send_nbx,
+	(hoist__ucp_ep a, unsigned b, const void *c, size_t d, const void *e, size_t f,
+	 const hoist__ucp_request_param *g),
+	(a, b, c, d, e, f, g))
+POINTER(ucp_am_recv_data_nbx,
+	(hoist__ucp_worker a, void *b, void *c, size_t d, const hoist__ucp_request_param *e),
+	(a, b, c, d, e))
+
+static void replace(void)
+{
+	real = hoist__ucx;
+#define TAKE(name) hoist__ucx.name = name
+	TAKE(ucp_config_read);
+	TAKE(ucp_config_modify);
+	TAKE(ucp_init_version);
+	TAKE(ucp_mem_map);
+	TAKE(ucp_worker_create);
+	TAKE(ucp_worker_get_address);
+	TAKE(ucp_worker_get_efd);
+	TAKE(ucp_worker_arm);
+	TAKE(ucp_worker_set_am_recv_handler);
+	TAKE(ucp_ep_create);
+	TAKE(ucp_ep_close_nbx);
+	TAKE(ucp_am_send_nbx);
+	TAKE(ucp_am_recv_data_nbx);
+#undef TAKE
+}
+
+/* --- the members --- */
+
+static const size_t sizes[] = {5000000, 8000001};
+static hoist_checkpoint *checkpoint;
+static hoist_budget *budget;
+
+struct order {
+	char name[64];
+	bool over;
+};
+
+/* Returns: the load's result; 0: its bytes are right. */
+static int load_as_member(const char *name, unsigned rank, uint64_t *ret_received)
+{
+	const hoist_group group = {.size = sizeof group,
+				   .name = name,
+				   .rank = rank,
+				   .n_ranks = 2,
+				   .timeout_ns = UINT64_C(1000000000)};
+	const hoist_load_options o = {.size = sizeof o, .budget = budget};
+	hoist_group_report report = {.size = sizeof report};
+	hoist_load *load = NULL;
+	int err = hoist_group_load(&group, checkpoint, &o, &load);
+	if (err == 0)
+		err = hoist_load_wait(load);
+	counting = false;
+	CHECK(err == 0 || hoist_error()[0] != '\0');
+	*ret_received = 0;
+	if (err == 0) {
+		support_compare(checkpoint, load);
+		OK(hoist_group_get_report(load, &report));
+		*ret_received = report.received_bytes;
+	}
+	hoist_load_destroy(load);
+	CHECK(hoist_budget_used(budget) == 0);
+	return err;
+}
+
+/* The one that is well. */
+static void serve(int orders, int answers)
+{
+	struct order order;
+	uint64_t received;
+	while (read(orders, &order, sizeof order) == (ssize_t)sizeof order && !order.over) {
+		check_at("the healthy member of %s", order.name);
+		CHECK(load_as_member(order.name, 1, &received) == 0);
+		CHECK(write(answers, "", 1) == 1);
+	}
+	_exit(0);
+}
+
+static void name_group(struct order *order)
+{
+	struct hoist__address at, any;
+	int fd;
+	CHECK(hoist__address_find("127.0.0.1:0", true, &any, 1) == 1);
+	CHECK(hoist__address_listen(&any, &fd, &at) == 0);
+	(void)close(fd);
+	(void)snprintf(order->name, sizeof order->name, "tcp://%.40s/failures", at.text);
+}
+
+struct sums {
+	unsigned n_failed; /* calls, */
+	unsigned n_ended;  /* and loads */
+	unsigned n_met;
+};
+
+/* Returns: false once there is no such call. */
+static bool fail_one(int orders, int answers, struct sums *sums)
+{
+	struct order order = {.over = false};
+	uint64_t received = 0;
+	char answer;
+	name_group(&order);
+	unsigned n_fds = count_entries("/proc/self/fd");
+	unsigned n_before = n_live;
+	n_calls = 0;
+	failed = NULL;
+	CHECK(write(orders, &order, sizeof order) == (ssize_t)sizeof order);
+	(void)alarm(120);
+	counting = fail_at > 0;
+	int err = load_as_member(order.name, 0, &received);
+	check_at("%s %lu, %s: %d", kinds[failing], fail_at, failed != NULL ? failed : "none", err);
+	CHECK(err == 0 || failed != NULL);
+	CHECK(read(answers, &answer, 1) == 1);
+	CHECK(count_entries("/proc/self/fd") == n_fds);
+	CHECK(fail_at == 0 || n_live <= n_before);
+	sums->n_failed += failed != NULL;
+	sums->n_ended += err < 0;
+	sums->n_met += received > 0;
+	return failed != NULL;
+}
+
+static void sweep(int orders, int answers)
+{
+	const char *form = getenv("HOIST_TEST_FORM");
+	bool is_long = form != NULL && strcmp(form, "long") == 0;
+	struct sums none = {.n_failed = 0};
+	/* The first loads make what a process makes once. */
+	for (unsigned i = 0; i < 2; i++)
+		(void)fail_one(orders, answers, &none);
+	replace();
+	for (failing = 0; failing < N_KINDS; failing++) {
+		struct sums sums = {.n_failed = 0};
+		fail_at = 1;
+		while (fail_one(orders, answers, &sums))
+			fail_at += is_long ? 1 : 1 + fail_at / 8;
+		printf("%s: %u failed, of which %u ended the load; in %u loads bytes came\n",
+		       kinds[failing], sums.n_failed, sums.n_ended, sums.n_met);
+		CHECK(sums.n_failed > 5 && sums.n_ended > 0 && sums.n_met > 0);
+		CHECK(sums.n_ended < sums.n_failed);
+	}
+	const struct order end = {.over = true};
+	CHECK(write(orders, &end, sizeof end) == (ssize_t)sizeof end);
+	(void)fflush(NULL);
+	_exit(0);
+}
+
+int main(void)
+{
+	int orders[2], answers[2];
+	(void)need_ucx();
+	OK(unsetenv("HOIST_GROUP_SECRET"));
+	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
+	support_write("model.safetensors", 0, 2, sizes, -1);
+	checkpoint = support_open("model.safetensors");
+	OK(hoist_budget_create(72 << 20, &budget));
+	CHECK(pipe(orders) == 0 && pipe(answers) == 0);
+	(void)fflush(NULL);
+	pid_t children[2];
+	for (unsigned i = 0; i < 2; i++) {
+		children[i] = fork();
+		CHECK(children[i] >= 0);
+		if (children[i] == 0 && i == 0) {
+			(void)close(orders[1]);
+			serve(orders[0], answers[1]);
+		} else if (children[i] == 0) {
+			(void)close(answers[1]);
+			sweep(orders[1], answers[0]);
+		}
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		(void)close(i == 0 ? orders[1] : answers[1]);
+		(void)close(i == 0 ? orders[0] : answers[0]);
+	}
+	CHECK(child_status(children[1]) == 0);
+	CHECK(child_status(children[0]) == 0);
+	hoist_budget_unref(budget);
+	hoist_checkpoint_close(checkpoint);
+	support_cleanup();
+	return 0;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* Swarms of up to 100 members on a simulated network: all get all that they want, each byte is read
+ * once, in the time that links and storage need, whoever comes late, dies, hangs, lies or is slow.
+ * Times are the simulation's. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "tests/lib/swarm/sim.h"
+#include "tests/support/check.h"
+
+#define LINK 25e6    /* 200 Mbit/s, */
+#define STORAGE 10e6 /* 0.4 of it */
+#define CELLS 256u   /* 512 MiB */
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+struct row {
+	const char *name;
+	unsigned n;
+	size_t cells;
+	double link;
+	double storage;
+	unsigned readers; /* the first of the members */
+	enum sim_wants wants;
+	double reads; /* of the bytes that any wants: at most */
+	double time; /* of max(share of storage, bytes that a member receives at the link's rate) */
+	double up;   /* bytes that one member sends, of the wanted: at most */
+};
+
+static const struct row whole[] = {
+	{"alone", 1, CELLS, LINK, STORAGE, 1, SIM_ALL, 1.01, 1.02, 0},
+	{"two, all", 2, CELLS, LINK, STORAGE, 2, SIM_ALL, 1.01, 1.1, 0.52},
+	{"four, all", 4, CELLS, LINK, STORAGE, 4, SIM_ALL, 1.01, 1.15, 1.02},
+	{"eight, all", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1.15, 1.02},
+	{"sixteen, all", 16, CELLS, LINK, STORAGE, 16, SIM_ALL, 1.01, 1.2, 1.02},
+	{"eight, an eighth of the files each", 8, CELLS, LINK, STORAGE, 8, SIM_PARTS, 1, 1.02, 0},
+	{"eight, an eighth of each cell", 8, CELLS, LINK, STORAGE, 8, SIM_COLUMNS, 1.01, 1.1, 0.15},
+	{"eight, narrow columns", 8, CELLS, LINK, 4 * LINK, 8, SIM_NARROW, 1.01, 1.3, 0.3},
+	{"one of eight has the files", 8, CELLS, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1.3, 1.02},
+	{"two of eight have the files", 8, CELLS, LINK, 10 * LINK, 2, SIM_ALL, 1.01, 1.3, 1.02},
+	{"one of sixteen has the files", 16, CELLS, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1.4, 1.02},
+	{"eight, by chance", 8, CELLS, LINK, STORAGE, 8, SIM_RANDOM, 1.01, 1.5, 1.2},
+	{"eight, by chance, one has the files", 8, CELLS, LINK, 10 * LINK, 1, SIM_RANDOM, 1.01, 1.5,
+	 1.2},
+	{"a hundred, all", 100, 400, LINK, STORAGE, 100, SIM_ALL, 1.03, 2.2, 1.05},
+	{"one of a hundred has the files", 100, 400, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1.4, 1.02},
+};
+
+static struct sim sim_of(const struct row *row, uint64_t seed)
+{
+	struct sim sim = {.n = row->n,
+			  .n_cells = row->cells,
+			  .n_slots = 32,
+			  .link = row->link,
+			  .storage = row->storage,
+			  .seed = seed};
+	for (unsigned m = 0; m < row->n; m++)
+		sim.members[m] =
+			(struct sim_member){.reads = m < row->readers, .wants = row->wants};
+	return sim;
+}
+
+/* The time that the row's work needs at least, and the bytes that any member wants. */
+static double least(const struct row *row, double *ret_bytes)
+{
+	double bytes = (double)row->cells * HOIST__CELL_BYTES;
+	double received = row->wants == SIM_ALL ? bytes * (row->n - 1) / row->n : bytes / row->n;
+	received = row->wants == SIM_NARROW ? bytes / 4 * 7 / 8 : received;
+	received = row->wants == SIM_RANDOM ? bytes * 3 / 4 : received;
+	received = row->wants == SIM_PARTS || row->n == 1 ? 0 : received;
+	received = row->wants == SIM_ALL && row->readers == 1 && row->n > 1 ? bytes : received;
+	double read = bytes / row->readers / row->storage;
+	*ret_bytes = bytes;
+	return read > received / row->link ? read : received / row->link;
+}
+
+static void whole_groups(void)
+{
+	for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+		double bytes;
+		const struct row *row = &whole[i];
+		double should = least(row, &bytes);
+		for (uint64_t seed = 1; seed <= 3; seed++) {
+			struct sim sim = sim_of(row, seed);
+			struct sim_result r = sim_run(&sim);
+			printf("%-40s %5.2f s, %4.2f x; read %5.3f x, sent %4.2f x at most\n",
+			       row->name, seconds(r.ns), seconds(r.ns) / should,
+			       (double)r.read / bytes, (double)r.most_up / bytes);
+			check_at("%s, seed %llu", row->name, (unsigned long long)seed);
+			CHECK(r.ended && r.n_lost == 0);
+			CHECK((double)r.read <= bytes * row->reads);
+			CHECK(seconds(r.ns) <= should * row->time);
+			CHECK((double)r.most_up <= bytes * row->up);
+			if (row->n == 100)
+				break;
+		}
+	}
+}
+
+/* --- members that come late, die, hang, lie, or are slow --- */
+
+struct trouble {
+	const char *name;
+	struct row row;
+	unsigned n_struck; /* the last members but one */
+	enum sim_fate fate;
+	double at;	/* of the time that the row's work needs */
+	double joins;	/* the same: when they come; 0: with the others */
+	double seconds; /* that the others take longer than without trouble, at most */
+	double cells;	/* that are read more than without trouble, at most */
+};
+
+#define FOUR                                                                                       \
+	{                                                                                          \
+		"", 4, CELLS, LINK, STORAGE, 4, SIM_ALL, 1.01, 1, 1                                \
+	}
+#define EIGHT                                                                                      \
+	{                                                                                          \
+		"", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1, 1                                \
+	}
+#define SEED                                                                                       \
+	{                                                                                          \
+		"", 8, CELLS, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1, 1                              \
+	}
+#define SEEDS                                                                                      \
+	{                                                                                          \
+		"", 8, CELLS, LINK, 10 * LINK, 2, SIM_ALL, 1.01, 1, 1                              \
+	}
+#define COLUMNS                                                                                    \
+	{                                                                                          \
+		"", 8, CELLS, LINK, STORAGE, 8, SIM_COLUMNS, 1, 1, 1                               \
+	}
+
+static const struct trouble troubles[] = {
+	{"a member of four dies", FOUR, 1, SIM_DIES, 0.5, 0, 2.2, 16},
+	{"two of eight die", EIGHT, 2, SIM_DIES, 0.5, 0, 2.2, 20},
+	{"all but one of four die", FOUR, 3, SIM_DIES, 0.5, 0, 20, 32},
+	{"a member without files dies", SEED, 1, SIM_DIES, 0.5, 0, 2.2, 4},
+	{"a member of four hangs", FOUR, 1, SIM_HANGS, 0.5, 0, 7, 16},
+	{"a member without files hangs", SEED, 1, SIM_HANGS, 0.5, 0, 7, 4},
+	{"a member is cut off", FOUR, 1, SIM_CUT, 0.5, 0, 7, 140},
+	{"a group is cut in two", EIGHT, 4, SIM_CUT, 0.5, 0, 7, 160},
+	{"a member lies", FOUR, 1, SIM_LIES, 0, 0, 8, 16},
+	{"a member comes late", FOUR, 1, SIM_LIVES, 0, 0.5, 2.2, 160},
+	{"a member without files comes late", SEEDS, 1, SIM_LIVES, 0, 0.5, 20, 220},
+	{"a member of a slice dies", COLUMNS, 1, SIM_DIES, 0.5, 0, 2.2, 0},
+	{"a member's link is slow", FOUR, 1, SIM_SLOW_LINK, 0.2, 0, 17, 200},
+	{"a member's load is slow", FOUR, 1, SIM_SLOW_USE, 0.2, 0, 17, 180},
+	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 200, 400},
+};
+
+static void members_in_trouble(void)
+{
+	for (size_t i = 0; i < sizeof troubles / sizeof troubles[0]; i++) {
+		const struct trouble *t = &troubles[i];
+		double bytes;
+		double should = least(&t->row, &bytes);
+		for (uint64_t seed = 1; seed <= 3; seed++) {
+			struct sim sim = sim_of(&t->row, seed);
+			struct sim_result calm = sim_run(&sim);
+			for (unsigned k = 0; k < t->n_struck; k++) {
+				struct sim_member *m = &sim.members[t->row.n - 1 - k];
+				m->fate = t->fate;
+				m->fate_ns = (uint64_t)(t->at * should * 1e9) + 1;
+				m->joins_ns = (uint64_t)(t->joins * should * 1e9);
+			}
+			struct sim_result r = sim_run(&sim);
+			double later = seconds(r.others_ns) - seconds(calm.ns);
+			double cells = ((double)r.read - (double)calm.read) / HOIST__CELL_BYTES;
+			printf("%-40s others end %+6.2f s, read %+7.1f cells\n", t->name, later,
+			       cells);
+			check_at("%s, seed %llu", t->name, (unsigned long long)seed);
+			CHECK(r.ended && r.n_lost == 0);
+			CHECK(later <= t->seconds);
+			CHECK(cells <= t->cells);
+		}
+	}
+}
+
+/* --- the last resort --- */
+
+static struct hoist__swarm_wants wants_of_one_cell(bool all)
+{
+	uint64_t bitmap[HOIST__CELL_WORDS + 1] = {0};
+	struct hoist__swarm_wants wants;
+	hoist__wants_add(bitmap, 0, all ? HOIST__CELL_BLOCKS : 0);
+	OK(hoist__swarm_wants_make(bitmap, 1, &wants));
+	return wants;
+}
+
+/* A member without the files, and two that have them and say nothing for a while, but live: one of
+ * them then gives what it is asked for, the other never does. */
+static void no_silence_is_waited_for(unsigned giver)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_wants own = wants_of_one_cell(true);
+	const struct hoist__swarm_options options = {
+		.id = 7, .n_cells = 1, .n_slots = 8, .wants = &own};
+	bool here = false;
+	OK(hoist__swarm_create(&options, &swarm));
+	for (uint64_t id = 11; id < 13; id++) {
+		struct hoist__swarm_wants none = wants_of_one_cell(false);
+		CHECK(hoist__swarm_join(swarm, id, true, 0, &none, 1) > 0);
+	}
+	for (uint64_t now = 1; now < UINT64_C(300000000000) && !here; now += 100000000) {
+		struct hoist__swarm_act act = {.deed = HOIST__SWARM_READ};
+		while (act.deed != HOIST__SWARM_NOTHING) {
+			hoist__swarm_next(swarm, now, &act);
+			here = here || (act.deed == HOIST__SWARM_ASK && act.member == giver &&
+					now > UINT64_C(20000000000));
+			if (act.deed == HOIST__SWARM_WITHDRAW)
+				hoist__swarm_withdrawn(swarm, act.slot, now);
+			if (act.deed == HOIST__SWARM_WARN)
+				hoist__swarm_warned(swarm, act.member, act.distrust, now);
+			CHECK(act.deed != HOIST__SWARM_LOST);
+		}
+	}
+	CHECK(here);
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+}
+
+static void the_last_resort_goes_on(void)
+{
+	no_silence_is_waited_for(1);
+	no_silence_is_waited_for(2);
+}
+
+int main(void)
+{
+	CASE(whole_groups);
+	CASE(members_in_trouble);
+	CASE(the_last_resort_goes_on);
+	return 0;
+}
