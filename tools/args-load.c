@@ -221,8 +221,8 @@ static const char *take_depth(struct load_args *load, const char *value)
 static const char *take_rank(struct load_args *load, char *value)
 {
 	hoist_load_slice part = {0};
-	if (!part_of(value, &part) || part.n_ranks > 64)
-		return "R/N: rank R (from 0) of N, which is 64 at most";
+	if (!part_of(value, &part) || part.n_ranks > 128)
+		return "R/N: rank R (from 0) of N, which is 128 at most";
 	load->rank = (unsigned)part.rank;
 	load->n_ranks = (unsigned)part.n_ranks;
 	return NULL;

@@ -9,6 +9,7 @@
 #include "tools/cached.h"
 #include "cli/format.h"
 #include "cli/json.h"
+#include "tools/launcher.h"
 #include "tools/load-report.h"
 #include "tools/operation.h"
 #include "tools/stages.h"
@@ -16,8 +17,7 @@
 #include "tools/unconverted.h"
 #include "tools/verify.h"
 
-/* "shm:" has 63 bytes behind it. */
-#define MOST_NAME (strlen("shm:") + 63 - strlen(OPERATION_AGAIN))
+#define SHM_RANKS 64u /* at most; the library checks groups of several machines */
 
 static double seconds_of(uint64_t ns)
 {
@@ -65,6 +65,7 @@ struct more {
 	uint64_t first_ns;	  /* --stream: until the first tensor came */
 	hoist_load_report before; /* --into: of the load into fresh memory */
 	struct unconverted unconverted;
+	hoist_group_report group; /* its note is NULL without a group of several machines */
 };
 
 /* "cuda:0", "cuda:0 and 7 further targets". */
@@ -146,6 +147,39 @@ static void print_before(const hoist_load_report *report, const hoist_load_repor
 		     (double)report->ns / (double)before->ns);
 }
 
+static void print_group(const hoist_group_report *group, bool verbose)
+{
+	struct text a, b, c;
+	if (group->note == NULL)
+		return;
+	(void)printf("%sof %u: %s from storage, %s from members, %s to members",
+		     verbose ? "group     " : "group ", group->n_members,
+		     format_bytes(group->storage_bytes, &a),
+		     format_bytes(group->received_bytes, &b), format_bytes(group->sent_bytes, &c));
+	if (verbose)
+		(void)printf("; asked in vain %s times, not waited %s times",
+			     format_count(group->n_refused, &a), format_count(group->n_late, &b));
+	if (group->note[0] != '\0') {
+		(void)fputs("; ", stdout);
+		print_escaped(stdout, group->note);
+	}
+	(void)putchar('\n');
+}
+
+static int add_group(json_t *object, const hoist_group_report *group)
+{
+	if (group->note == NULL)
+		return 0;
+	return json_object_set_new(
+		object, "group",
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "members",
+			  json_count(group->n_members), "storage_bytes",
+			  json_count(group->storage_bytes), "received_bytes",
+			  json_count(group->received_bytes), "sent_bytes",
+			  json_count(group->sent_bytes), "refused", json_count(group->n_refused),
+			  "late", json_count(group->n_late), "note", json_text(group->note)));
+}
+
 static void print_details(const hoist_load_report *report, const struct args *args)
 {
 	struct text a, b, c;
@@ -177,6 +211,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 	if (args->load.into)
 		print_before(report, &more->before);
 	print_stream(report, args, more->first_ns);
+	print_group(&more->group, args->verbose);
 	unconverted_print(&more->unconverted, "f32, f16 and bf16");
 	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
@@ -213,6 +248,8 @@ static int print_json(const hoist_load_report *report, const struct args *args,
 	if (args->load.into && err == 0)
 		err = json_object_set_new(object, "fresh_seconds",
 					  json_real(seconds_of(more->before.ns)));
+	if (err == 0)
+		err = add_group(object, &more->group);
 	if (err < 0) {
 		json_decref(plan);
 		json_decref(object);
@@ -258,6 +295,38 @@ static int check_targets(const struct args *args)
 	return STATUS_OK;
 }
 
+/* The NAME of "shm:NAME" and of "tcp://HOST:PORT/NAME". */
+static const char *name_in(const char *group)
+{
+	const char *end = launcher_is_far(group) ? strrchr(group, '/') : strchr(group, ':');
+	return end != NULL ? end + 1 : group;
+}
+
+static int check_group(const struct args *args)
+{
+	const struct load_args *load = &args->load;
+	if (load->group == NULL && load->n_ranks > 0)
+		return args_refuse(args, "--group and --rank belong together: add --group", "", "");
+	if (load->group == NULL && load->timeout_s > 0)
+		return args_refuse(args, "--group-timeout is about --group: add that", "", "");
+	if (load->group == NULL)
+		return STATUS_OK;
+	bool far = launcher_is_far(load->group);
+	if (!far && load->n_ranks == 0)
+		return args_refuse(args, "--group ", load->group,
+				   " and --rank belong together: add --rank");
+	if (!far && load->n_ranks > SHM_RANKS)
+		return args_refuse(args,
+				   "--rank: a group of one machine has 64 ranks at most; more "
+				   "meet as tcp://HOST:PORT/NAME",
+				   "", "");
+	if (load->into && strlen(name_in(load->group)) > OPERATION_NAME)
+		return args_refuse(args, "--into loads twice, the second time as the group ",
+				   load->group,
+				   OPERATION_AGAIN ": give a NAME of 58 bytes at most");
+	return STATUS_OK;
+}
+
 /* --verify cannot check converted tensors: the files have no such bytes to compare with.  An image
  * has tensors as they are in the files. */
 int load_check(const struct args *args)
@@ -281,11 +350,6 @@ int load_check(const struct args *args)
 		return args_refuse(args,
 				   "nothing is mapped without --io map: add that, or leave out --",
 				   args->load.of_map, "");
-	if ((args->load.group != NULL) != (args->load.n_ranks > 0))
-		return args_refuse(args, "--group and --rank belong together: add --",
-				   args->load.group != NULL ? "rank" : "group", "");
-	if (args->load.timeout_s > 0 && args->load.group == NULL)
-		return args_refuse(args, "--group-timeout is about --group: add that", "", "");
 	const char *beside_into = args->io == HOIST_IO_MAP    ? "--io map"
 				  : args->load.n_replicas > 0 ? "--replica"
 				  : args->load.n_targets > 0  ? "--target"
@@ -293,14 +357,11 @@ int load_check(const struct args *args)
 	if (args->load.into && beside_into != NULL)
 		return args_refuse(args, "--into reads into memory of one device: leave out ",
 				   beside_into, "");
-	if (args->load.into && args->load.group != NULL && strlen(args->load.group) > MOST_NAME)
-		return args_refuse(args, "--into loads twice, the second time as the group ",
-				   args->load.group,
-				   OPERATION_AGAIN ": give a name of 58 bytes at most behind shm:");
 	if (args->verify && args->load.dtype != 0)
 		return args_refuse(
 			args, "--verify compares bytes with the files: leave out --dtype", "", "");
-	return check_targets(args);
+	int status = check_group(args);
+	return status == STATUS_OK ? check_targets(args) : status;
 }
 
 int load_and_report(const struct args *args, json_t *plan)
@@ -319,6 +380,7 @@ int load_and_report(const struct args *args, json_t *plan)
 	more.first_ns = op.first_ns;
 	if (status == STATUS_OK && args->load.into)
 		status = operation_again(&op, args);
+	more.group = op.group;
 	if (status == STATUS_OK && args->verify)
 		status = verify_loaded(&op);
 	if (status == STATUS_OK)

@@ -75,6 +75,12 @@ static const struct command commands[] = {
 	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_OPEN | OPTION_REPLACE |
 		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
 	 1, 2, cmd_cache},
+	{"group", "status GROUP", "list the ranks of a group of several machines, and how far each is",
+	 "Asks the rank at the group's door, \"tcp://HOST:PORT/NAME\", which ranks load now: "
+	 "whether\n"
+	 "each has the files, which part it has, and the bytes from storage, from the others and\n"
+	 "to them.  The group's secret is in the environment, as for `hoist load --group`.",
+	 OPTION_JSON, 2, 2, cmd_group},
 	{"bench", "[WHAT [FILE]]", "measure hoist beside others",
 	 "Without WHAT: lists what can be measured.\n"
 	 "alloc: the allocator's speed, memory and calls, beside malloc of glibc, jemalloc,\n"

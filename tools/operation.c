@@ -14,7 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "hoist/compat.h"
-#include "hoist/group.h"
+#include "tools/launcher.h"
 #include "tools/selection.h"
 #include "tools/skipped.h"
 #include "tools/stages.h"
@@ -108,6 +108,50 @@ static int check_map(const struct args *args)
 	return STATUS_OK;
 }
 
+/* Fills in what the options, and for groups of several machines a launcher, say of the group.  Its
+ * name, in *ret_name, is from malloc; NULL: there is no group. */
+static int make_group(const struct args *args, bool again, hoist_group *ret, char **ret_name)
+{
+	const struct load_args *load = &args->load;
+	char *name = NULL;
+	*ret_name = NULL;
+	*ret = (hoist_group){
+		.size = sizeof *ret,
+		.rank = load->rank,
+		.n_ranks = load->n_ranks,
+		.timeout_ns = load->timeout_s * UINT64_C(1000000000),
+	};
+	if (load->group == NULL)
+		return STATUS_OK;
+	int status = launcher_name(load->group, &name);
+	if (status == STATUS_OK && load->n_ranks == 0 && launcher_is_far(load->group))
+		status = launcher_rank(&ret->rank, &ret->n_ranks);
+	if (status == STATUS_OK &&
+	    asprintf(ret_name, "%s%s", name, again ? OPERATION_AGAIN : "") < 0) {
+		*ret_name = NULL;
+		status = fail_memory();
+	}
+	free(name);
+	ret->name = *ret_name;
+	return status;
+}
+
+/* A rank without the files is shown them by one that has them. */
+static int open_checkpoint(struct operation *op, const struct args *args)
+{
+	const char *path = args->operands[0];
+	hoist_group group;
+	char *name;
+	int status = make_group(args, false, &group, &name);
+	if (status != STATUS_OK)
+		return status;
+	int err = name != NULL && launcher_is_far(name)
+			  ? hoist_group_open(&group, path, args->open_flags, &op->checkpoint)
+			  : hoist_checkpoint_open(path, args->open_flags, &op->checkpoint);
+	free(name);
+	return err != 0 ? fail_call(err) : STATUS_OK;
+}
+
 int operation_open(struct operation *op, const struct args *args)
 {
 	*op = (struct operation){0};
@@ -116,11 +160,11 @@ int operation_open(struct operation *op, const struct args *args)
 		return status;
 	if (args->budget != 0 && hoist_budget_create(args->budget, &op->budget) != 0)
 		return fail_library();
-	int err = hoist_checkpoint_open(args->operands[0], args->open_flags, &op->checkpoint);
-	if (err == 0)
-		err = hoist_device_open(args->device, &op->device);
-	if (err != 0)
-		return fail_call(err);
+	status = open_checkpoint(op, args);
+	if (status != STATUS_OK)
+		return status;
+	if (hoist_device_open(args->device, &op->device) != 0)
+		return fail_library();
 	skipped_note(op->checkpoint);
 	op->slices = args->load.slices;
 	op->n_slices = args->load.n_slices;
@@ -218,30 +262,21 @@ static void use_targets(struct operation *op, hoist_load_options *options)
 	options->dtype = HOIST_DTYPE_INVALID;
 }
 
-/* *ret: from malloc; NULL: there is no group. */
-static int name_group(const struct args *args, bool again, char **ret)
+/* The report of a load of a group of several machines. */
+static int report_group(struct operation *op)
 {
-	*ret = NULL;
-	if (args->load.group == NULL)
-		return STATUS_OK;
-	bool named = asprintf(ret, "%s%s", args->load.group, again ? OPERATION_AGAIN : "") >= 0;
-	return named ? STATUS_OK : fail_memory();
+	op->group = (hoist_group_report){.size = sizeof op->group};
+	int err = hoist_group_get_report(op->load, &op->group);
+	return err == 0 || err == -ENOTSUP ? STATUS_OK : fail_call(err);
 }
 
 /* Starts the load, and drives it: this thread can so show progress, and see a signal between two
  * steps. */
 static int start(struct operation *op, const struct args *args, const hoist_load_options *options,
-		 const char *name)
+		 const hoist_group *group)
 {
-	const hoist_group group = {
-		.size = sizeof group,
-		.name = name,
-		.rank = args->load.rank,
-		.n_ranks = args->load.n_ranks,
-		.timeout_ns = args->load.timeout_s * UINT64_C(1000000000),
-	};
-	int err = group.name != NULL ? hoist_group_load(&group, op->checkpoint, options, &op->load)
-				     : hoist_load_start(op->checkpoint, options, &op->load);
+	int err = group->name != NULL ? hoist_group_load(group, op->checkpoint, options, &op->load)
+				      : hoist_load_start(op->checkpoint, options, &op->load);
 	if (err != 0)
 		return load_failed(args, err);
 	err = drive(op, (options->flags & HOIST_LOAD_STREAM) != 0);
@@ -253,16 +288,17 @@ static int start(struct operation *op, const struct args *args, const hoist_load
 	op->report.size = sizeof op->report;
 	if (hoist_load_get_report(op->load, &op->report) != 0)
 		return fail_library();
-	return STATUS_OK;
+	return report_group(op);
 }
 
 static int run(struct operation *op, const struct args *args, const hoist_load_options *options)
 {
+	hoist_group group;
 	char *name;
-	int status = name_group(args, options->n_into > 0, &name);
+	int status = make_group(args, options->n_into > 0, &group, &name);
 	interrupt_watch();
 	if (status == STATUS_OK)
-		status = start(op, args, options, name);
+		status = start(op, args, options, &group);
 	free(name);
 	return status;
 }

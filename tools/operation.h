@@ -14,6 +14,7 @@
 #ifndef HOIST_TOOLS_OPERATION_H
 #define HOIST_TOOLS_OPERATION_H
 
+#include <hoist/group.h>
 #include <hoist/hoist.h>
 
 #include "tools/args.h"
@@ -38,14 +39,16 @@ struct operation {
 	void *given_context;
 	uint64_t first_ns;	  /* --stream: from the start to the first tensor with bytes */
 	hoist_load_report report; /* filled once loaded */
+	hoist_group_report group; /* likewise; its note is NULL without a group of several machines */
 	hoist_load_report seen;	  /* the times of a load that runs, at the last line of progress */
 	uint64_t read_bytes;	  /* by all operation_read() so far, for progress */
 	unsigned char *piece;	  /* OPERATION_PIECE_BYTES, made on first use */
 };
 
 /* The second load of a group, operation_again(), is that of the group NAME.into: some of the ranks
- * may still be at the end of the first. */
+ * may still be at the end of the first.  NAME has so many bytes at most then. */
 #define OPERATION_AGAIN ".into"
+#define OPERATION_NAME (63 - strlen(OPERATION_AGAIN))
 
 /* How much operation_read() reads at a time. */
 #define OPERATION_PIECE_BYTES ((size_t)4 << 20)

@@ -42,6 +42,7 @@ int cmd_digest(const struct args *args);
 int cmd_doctor(const struct args *args);
 int cmd_emulate(const struct args *args);
 int cmd_explain(const struct args *args);
+int cmd_group(const struct args *args);
 int cmd_load(const struct args *args);
 int cmd_ls(const struct args *args);
 

@@ -3,7 +3,7 @@ import os
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Protocol, SupportsIndex, TypedDict, final
-from typing_extensions import Self, TypeAlias
+from typing_extensions import NotRequired, Self, TypeAlias
 
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Index: TypeAlias = SupportsIndex | slice | types.EllipsisType | None
@@ -44,6 +44,15 @@ class _DTypeInfo(TypedDict):
     align: int
     kind: int
 
+class _GroupReport(TypedDict):
+    members: int
+    storage_bytes: int
+    received_bytes: int
+    sent_bytes: int
+    refused: int
+    late: int
+    note: str
+
 class _Report(TypedDict):
     bytes: int
     n_tensors: int
@@ -74,6 +83,7 @@ class _Report(TypedDict):
     engine: str
     engine_reason: str
     io_reason: str
+    group: NotRequired[_GroupReport]
 
 @final
 class Device:

@@ -75,6 +75,8 @@ class Load(_hoist.Load):
     budget_bytes, window_peak_bytes, device, emulated, engine, engine_reason, io_reason, open_ns, and,
     with the sum `ns`, where the time went: plan_ns, allocate_ns, caller_ns, read_ns, convert_ns, copy_ns,
     pages_ns, group_ns, budget_ns, work_ns (include/hoist/load.h).  `explain()` tells these in a line.
+    `group`, for "tcp:" alone, is a dict: members, storage_bytes, received_bytes (from members), sent_bytes,
+    refused, late, note (include/hoist/group.h).
 
     After a failure of a load in place, the exception has `into_states`: a dict of the keys of `into`
     and "untouched", "whole" or "torn"; with `targets`, a list of such dicts.
@@ -355,11 +357,16 @@ def load(source, device=None, *, window=None, progress=None, **options):
         Where a write to a mapped buffer goes; "readwrite": to the file.
     engine : {"auto", "io_uring", "threads"}
     group, rank : str, optional
-        "shm:NAME" and "R/N": this process is rank R of N that load together.  The group reads each
-        byte once.  A rank may have tensors before the others have theirs; at the end all ranks have
-        succeeded, or none.  Not with `order`, `window` and maps.
+        "shm:NAME", or "tcp://HOST:PORT/NAME" for several machines (doc/group.md), and "R/N": this
+        process is rank R of N that load together.  The group reads each byte once.  A rank may have
+        tensors before the others have theirs.  At the end all ranks of "shm:" have succeeded, or
+        none; those of "tcp:" go on without one that failed, and may leave out `rank`.  Each
+        rank's machine needs the files.  Not with `order`, `window` and maps.
     group_timeout : float, optional
         Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
+    group_secret : str, optional
+        "tcp:": a text of 16 bytes and more that all ranks know; None: the environment's
+        (doc/group.md).
     digest, verify : bool
         Compute digests (`Load.digest()`); compare them with those in the checkpoint.
     drop_cache : bool

@@ -40,9 +40,10 @@ def load(source: _Source, device: _Device = None, *, window: int | str | None = 
          targets: Sequence[Target] | None = None, budget: Budget | int | str | None = None,
          io: _Io = "auto", engine: _Engine = "auto", map: _Map = "copyonwrite", order: _Names = None,
          group: str | None = None, rank: str | tuple[int, int] | None = None,
-         group_timeout: float | None = None, tensor_align: int | str = 0,
-         chunk_bytes: int | str = 0, depth: int = 0, digest: bool = False, verify: bool = False,
-         drop_cache: bool = False, populate: bool = False, split: bool = False) -> Load: ...
+         group_timeout: float | None = None, group_secret: str | None = None,
+         tensor_align: int | str = 0, chunk_bytes: int | str = 0, depth: int = 0,
+         digest: bool = False, verify: bool = False, drop_cache: bool = False,
+         populate: bool = False, split: bool = False) -> Load: ...
 def load_all(source: _Source, device: _Device = None, *, progress: _Progress_ = None,
              stream: _hoist.Stream | None = None, tensors: _Names = None, slices: _Slices = None,
              dtype: str | None = None, into: Mapping[str, Any] | None = None,
@@ -50,8 +51,9 @@ def load_all(source: _Source, device: _Device = None, *, progress: _Progress_ = 
              io: _Io = "auto", engine: _Engine = "auto", map: _Map = "copyonwrite",
              order: _Names = None, group: str | None = None,
              rank: str | tuple[int, int] | None = None, group_timeout: float | None = None,
-             tensor_align: int | str = 0, chunk_bytes: int | str = 0, depth: int = 0,
-             digest: bool = False, verify: bool = False, drop_cache: bool = False,
-             populate: bool = False, split: bool = False) -> Any: ...
+             group_secret: str | None = None, tensor_align: int | str = 0,
+             chunk_bytes: int | str = 0, depth: int = 0, digest: bool = False,
+             verify: bool = False, drop_cache: bool = False, populate: bool = False,
+             split: bool = False) -> Any: ...
 def load_as(take: Callable[[_hoist.Load, int, list[str]], Any], source: _Source, device: _Device = None, *,
             progress: _Progress_ = None, **options: Any) -> Any: ...

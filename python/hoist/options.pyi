@@ -39,6 +39,7 @@ class Options:
                  engine: str = "auto", map: str = "copyonwrite",
                  order: str | Sequence[str] | None = None, group: str | None = None,
                  rank: str | tuple[int, int] | None = None, group_timeout: float | None = None,
+                 group_secret: str | None = None,
                  tensor_align: int | str = 0, chunk_bytes: int | str = 0, depth: int = 0,
                  **flags: bool) -> None: ...
     def begin(self) -> None: ...

@@ -269,6 +269,32 @@ static int get_report(PyObject *self, hoist_load_report *ret)
 	return err < 0 ? -1 : 0;
 }
 
+/* Adds "group" to the report of a load of a group of several machines.  Returns: 0; -1, with an
+ * exception. */
+static int add_group(PyObject *self, PyObject *report)
+{
+	hoist_load *load = hoist_py_open_job(self);
+	hoist_group_report g = {.size = sizeof g};
+	if (load == NULL)
+		return -1;
+	int err = hoist_group_get_report(load, &g);
+	if (err == -ENOTSUP)
+		return 0;
+	if (err < 0) {
+		(void)hoist_py_fail(err);
+		return -1;
+	}
+	PyObject *group = Py_BuildValue("{s:I,s:K,s:K,s:K,s:K,s:K,s:s}", "members", g.n_members,
+					"storage_bytes", (unsigned long long)g.storage_bytes,
+					"received_bytes", (unsigned long long)g.received_bytes,
+					"sent_bytes", (unsigned long long)g.sent_bytes, "refused",
+					(unsigned long long)g.n_refused, "late",
+					(unsigned long long)g.n_late, "note", g.note);
+	err = group == NULL ? -1 : PyDict_SetItemString(report, "group", group);
+	Py_XDECREF(group);
+	return err;
+}
+
 static PyObject *load_report(PyObject *self, PyObject *none)
 {
 	hoist_load_report r;
@@ -276,17 +302,20 @@ static PyObject *load_report(PyObject *self, PyObject *none)
 	if (get_report(self, &r) < 0)
 		return NULL;
 #define U(field) #field, (unsigned long long)r.field
-	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
-			     "s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:s,s:s,s:s}",
-			     U(bytes), U(n_tensors), U(ns), U(cpu_ns), U(direct_bytes),
-			     U(cached_bytes), U(mapped_bytes), U(n_reads), U(n_copies),
-			     U(staging_peak_bytes), U(pinned_peak_bytes), U(budget_bytes),
-			     U(window_peak_bytes), U(open_ns), U(plan_ns), U(allocate_ns),
-			     U(caller_ns), U(read_ns), U(convert_ns), U(copy_ns), U(pages_ns),
-			     U(group_ns), U(budget_ns), U(work_ns), "emulated",
-			     PyBool_FromLong(r.emulated), "device", r.device, "engine", r.engine,
-			     "engine_reason", r.engine_reason, "io_reason", r.io_reason);
+	PyObject *report = Py_BuildValue(
+		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
+		"s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:s,s:s,s:s}",
+		U(bytes), U(n_tensors), U(ns), U(cpu_ns), U(direct_bytes), U(cached_bytes),
+		U(mapped_bytes), U(n_reads), U(n_copies), U(staging_peak_bytes),
+		U(pinned_peak_bytes), U(budget_bytes), U(window_peak_bytes), U(open_ns), U(plan_ns),
+		U(allocate_ns), U(caller_ns), U(read_ns), U(convert_ns), U(copy_ns), U(pages_ns),
+		U(group_ns), U(budget_ns), U(work_ns), "emulated", PyBool_FromLong(r.emulated),
+		"device", r.device, "engine", r.engine, "engine_reason", r.engine_reason,
+		"io_reason", r.io_reason);
 #undef U
+	if (report != NULL && add_group(self, report) < 0)
+		Py_CLEAR(report);
+	return report;
 }
 
 static PyObject *load_explain(PyObject *self, PyObject *none)

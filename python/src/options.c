@@ -137,20 +137,23 @@ static int read_targets(PyObject *list, struct load_options *ret)
 
 /* --- the group --- */
 
-/* @group: None, or (name, rank, n_ranks, timeout in nanoseconds). */
+/* @group: None, or (name, rank, n_ranks, timeout in nanoseconds, secret or None). */
 static int read_group(PyObject *group, struct load_options *ret)
 {
 	PyObject *name;
+	PyObject *secret;
 	unsigned long long timeout;
 	if (group == Py_None)
 		return 0;
-	if (!PyArg_ParseTuple(group, "OIIK:group", &name, &ret->group.rank, &ret->group.n_ranks,
-			      &timeout) ||
-	    hoist_py_text(name, &ret->group_name) < 0)
+	if (!PyArg_ParseTuple(group, "OIIKO:group", &name, &ret->group.rank, &ret->group.n_ranks,
+			      &timeout, &secret) ||
+	    hoist_py_text(name, &ret->group_name) < 0 ||
+	    (secret != Py_None && hoist_py_text(secret, &ret->group_secret) < 0))
 		return -1;
 	ret->group.size = sizeof ret->group;
 	ret->group.name = ret->group_name;
 	ret->group.timeout_ns = timeout;
+	ret->group.secret = ret->group_secret;
 	return 0;
 }
 
@@ -222,5 +225,6 @@ void hoist_py_drop_options(struct load_options *o)
 	free(o->targets);
 	free(o->known);
 	free(o->group_name);
+	free(o->group_secret);
 	Py_CLEAR(o->buffers);
 }

@@ -33,6 +33,7 @@ struct load_options {
 	PyObject *buffers; /* a list of the Buffers of all targets' `into`; NULL: there are none */
 	hoist_group group;
 	char *group_name; /* NULL: no group */
+	char *group_secret;
 };
 
 /* Reads the arguments of hoist._hoist.Load into @ret, which is all zeros.  Returns: 0; -1 with an

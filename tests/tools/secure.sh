@@ -160,16 +160,17 @@ if [ -d "${abs_top_srcdir-}/lib" ]; then
 	cd "$abs_top_srcdir" || exit 99
 	! code '(^|[^_[:alnum:]])getenv\(' || fail "getenv(3), not secure_getenv"
 	code 'secure_getenv\(' | grep -vE 'secure_getenv\("' >"$work/by-table"
-	tables='device/dl\.c:.*\(dl->variable\)|emulator/settings\.c:.*\(name\)'
+	tables='device/dl\.c:.*\(dl->variable\)|emulator/settings\.c:.*\(name\)|tools/launcher\.c:.*\(name\)'
 	tables="$tables|net/ucx\.c:.*\(variables\[i\]\.name\) == NULL"
 	! grep -vE "^($tables);" "$work/by-table" ||
 		fail "a variable is read there by a name that is looked for nowhere here"
-	[ "$(wc -l <"$work/by-table")" -eq 3 ] || fail "not three tables: $(cat "$work/by-table")"
+	[ "$(wc -l <"$work/by-table")" -eq 4 ] || fail "not four tables: $(cat "$work/by-table")"
 	{
 		code 'secure_getenv\("'
 		grep -E '\.variable = "' device/*.c
 		grep -E 'name = "HOIST_' emulator/settings.c
 		grep -oE '\{"UCX_[A-Z_]+"' net/ucx.c
+		grep -vE 'secure_getenv|STATUS_|fail' tools/launcher.c
 		echo '"PATH"' # posix_spawnp(3)
 		echo '"HOIST_UCX_" "UCX_"' # UCX itself
 	} | grep -oE '"[A-Z][A-Z0-9_]*"' | tr -d '"' | sort -u >"$work/read"

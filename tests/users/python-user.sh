@@ -80,6 +80,8 @@ if has_torch:
 os.link("model/model.safetensors", "model.safetensors")
 blocks = re.findall(r"^```python\n(.*?)^```$", open(sys.argv[1], encoding="utf-8").read(), re.M | re.S)
 lines = 0
+# The job of a launcher is this process alone.
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", HOIST_GROUP_PORT=str(20000 + os.getpid() % 12000))
 for block in blocks:
     if not has_torch and 'framework="pt"' in block:
         continue

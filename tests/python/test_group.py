@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Groups of several machines: processes load together over loopback; the environment of launchers."""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+import hoist
+from hoist import launcher
+from hoist.options import Options
+import files
+
+MODEL = {**{f"t{number}": ("U8", (1 << 20,)) for number in range(12)}, "odd": ("F32", (7, 1001)),
+         "empty": ("F32", (0, 3))}
+HERE = os.path.dirname(os.path.abspath(__file__))
+HOST = f"127.78.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"  # an address of this test's own
+VARIABLES = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
+             "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "MASTER_ADDR", "HOIST_GROUP_PORT", "HOIST_GROUP_SECRET",
+             "HOIST_GROUP_SECRET_FILE")
+
+
+def has_ucx():
+    return any((finding.name, finding.level) == ("across machines", "ok") for finding in hoist.doctor())
+
+
+def environment(**variables):
+    """This process's, without any launcher, and with these."""
+    return {**{name: value for name, value in os.environ.items() if name not in VARIABLES}, **variables}
+
+
+class Ranks(files.WithModel):
+    model = MODEL
+    secret = "a secret of this test's"
+
+    def start(self, options, *words, **variables):
+        return subprocess.Popen([sys.executable, os.path.join(HERE, "group_rank.py"), self.path, json.dumps(options),
+                                 *words], stdout=subprocess.PIPE, text=True, env=environment(**variables))
+
+    def said(self, process):
+        """What a rank has said."""
+        lines = [line for line in process.communicate()[0].splitlines() if line.startswith("RANK ")]
+        self.assertEqual((process.returncode, len(lines)), (0, 1))
+        return json.loads(lines[0][5:])
+
+    @staticmethod
+    def await_door(port):
+        while True:
+            try:
+                socket.create_connection((HOST, port)).close()
+                return
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+
+    def check(self, said):
+        self.assertEqual(said.get("digests"), {name: hashlib.sha256(data).hexdigest()
+                                               for name, data in self.bytes.items()}, said)
+
+    @unittest.skipUnless(has_ucx(), "no UCX")
+    def test_each_byte_once(self):
+        options = {"group": f"tcp://{HOST}:7117/once", "group_secret": self.secret}
+        for _ in range(10):  # a rank that is late reads for itself: such a run is made once more
+            ranks = [self.start({**options, "rank": f"{number}/3"}, "stream") for number in range(3)]
+            said = [self.said(process) for process in ranks]
+            for one in said:
+                self.check(one)
+            groups = [one["group"] for one in said]
+            if all(group["members"] == 3 and group["late"] == 0 for group in groups):
+                break
+        else:
+            self.fail(f"no run of ten was without a rank that was late: {groups}")
+        read = sum(group["storage_bytes"] for group in groups)
+        n_bytes = sum(map(len, self.bytes.values()))
+        self.assertTrue(n_bytes <= read <= 1.02 * n_bytes, (read, n_bytes))
+        self.assertGreaterEqual(sum(group["received_bytes"] for group in groups), 2 * n_bytes)
+        self.assertEqual({group["note"] for group in groups}, {""})
+
+    @unittest.skipUnless(has_ucx(), "no UCX")
+    def test_launcher(self):
+        ranks = [self.start({"group": "tcp:///torchrun"}, RANK=str(number), WORLD_SIZE="2", MASTER_ADDR=HOST,
+                            HOIST_GROUP_PORT="7118", HOIST_GROUP_SECRET=self.secret) for number in range(2)]
+        for process in ranks:
+            self.check(self.said(process))
+
+    @unittest.skipUnless(has_ucx(), "no UCX")
+    def test_secret(self):
+        """One of two ranks that have other secrets is refused; the other reads for itself."""
+        group = f"tcp://{HOST}:7119/secret"
+        waits = self.start({"group": group, "rank": "0/2", "group_timeout": 600, "group_secret": self.secret})
+        try:
+            self.await_door(7119)  # the one that is there first is the door, and sends the other away
+            refused = self.said(self.start({"group": group, "rank": "1/2", "group_timeout": 600,
+                                            "group_secret": self.secret[::-1]}))
+        finally:
+            waits.kill()
+            waits.communicate()
+        self.assertEqual(refused["error"], "AccessError")
+        self.assertIn("secret", refused["text"])
+
+    def test_alone(self):
+        """A load without a group of several machines has no such report."""
+        with hoist.load(self.path) as load:
+            load.wait()
+            self.assertNotIn("group", load.report())
+
+
+class Launchers(unittest.TestCase):
+    """The variables of launchers, as doc/group.md has them."""
+
+    def setUp(self):
+        kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
+        for name in VARIABLES:
+            os.environ.pop(name, None)
+
+    def test_rank(self):
+        self.assertEqual(launcher.rank(), (0, 0))
+        os.environ.update(SLURM_PROCID="3", SLURM_NTASKS="8")
+        self.assertEqual(launcher.rank(), (3, 8))
+        os.environ.update(OMPI_COMM_WORLD_RANK="2", OMPI_COMM_WORLD_SIZE="4")
+        self.assertEqual(launcher.rank(), (2, 4))
+        os.environ.update(RANK="1", WORLD_SIZE="2")
+        self.assertEqual(launcher.rank(), (1, 2))
+        self.assertEqual(Options(group="tcp://a:1/b").given["group"], ("tcp://a:1/b", 1, 2, 0, None))
+        self.assertEqual(Options(group="tcp://a:1/b", rank="3/4").given["group"], ("tcp://a:1/b", 3, 4, 0, None))
+        for rank in ("2", "-1", "x", "1.0"):
+            os.environ["RANK"] = rank
+            self.assertRaisesRegex(ValueError, f"RANK={rank} and WORLD_SIZE=2", launcher.rank)
+
+    def test_name(self):
+        self.assertEqual(launcher.name("tcp://a:1/b"), "tcp://a:1/b")
+        self.assertEqual(launcher.name("shm:b"), "shm:b")
+        self.assertRaisesRegex(ValueError, "MASTER_ADDR", launcher.name, "tcp:///b")
+        for nodes, host in (("a", "a"), ("a,b", "a"), ("n[003-007,12],g1", "n003"), ("r[1,2]n[08-9]x,b", "r1n08x")):
+            os.environ["SLURM_JOB_NODELIST"] = nodes
+            self.assertEqual(launcher.name("tcp:///b"), f"tcp://{host}:7117/b")
+        os.environ["SLURM_STEP_NODELIST"] = "s[7-8]"
+        self.assertEqual(launcher.name("tcp:///b"), "tcp://s7:7117/b")
+        os.environ.update(MASTER_ADDR="fd00::1", HOIST_GROUP_PORT="9")
+        self.assertEqual(launcher.name("tcp:///b"), "tcp://[fd00::1]:9/b")
+        for port in ("0", "65536", "x"):
+            os.environ["HOIST_GROUP_PORT"] = port
+            self.assertRaisesRegex(ValueError, f"HOIST_GROUP_PORT={port}", launcher.name, "tcp:///b")
+
+    def test_refused(self):
+        for wrong in ({"group": "shm:a"}, {"rank": "0/2"}, {"group_secret": "x" * 16},
+                      {"group": "shm:a", "rank": "0/2", "group_secret": "x" * 16}):
+            self.assertRaises(ValueError, Options, **wrong)
+        self.assertRaises(TypeError, Options, group=7)
+
+
+if __name__ == "__main__":
+    unittest.main()
