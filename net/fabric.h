@@ -106,7 +106,8 @@ struct hoist__fabric_options {
 };
 
 /* Returns: 0; -ENOSYS (no libucp.so.0, or one that lacks a function; the text names which, and the
- * package); -EPERM (a program with raised privileges); -ENODEV (UCX has no transport, or none of
+ * package); -EPERM (a program with raised privileges); -EAGAIN (no thread, or not 256 MiB of
+ * addresses: UCX would end the process); -ENODEV (UCX has no transport, or none of
  * @transports); -EMSGSIZE (an address of more than HOIST__FABRIC_ADDRESS_MOST bytes); -ENOMEM;
  * other errors of UCX, as errno values. */
 int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist__fabric **ret);

@@ -14,9 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/log.h"
+
+#define ROOM_BYTES ((size_t)256 << 20)
 
 #define REMEDY "install UCX 1.13 or newer (Debian: libucx0)"
 
@@ -183,10 +186,39 @@ static int make_context(hoist__ucp_config *config, const char *transports, hoist
 	return status < 0 ? hoist__ucx_fail(status, "making a context") : 0;
 }
 
+static void *do_nothing(void *argument)
+{
+	return argument;
+}
+
+/* UCX starts a thread, and ends the process if that fails: 1.13 asserts it (async/thread.c).  So a
+ * thread, and addresses for UCX's libraries and buffers, are tried first. */
+static int check_room(void)
+{
+	pthread_t thread;
+	void *room = mmap(NULL, ROOM_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
+	if (room == MAP_FAILED)
+		return hoist__fail(-EAGAIN,
+				   "UCX: %zu MiB of addresses are not there, without which UCX may "
+				   "end the process; raise the limit (ulimit -v)",
+				   ROOM_BYTES >> 20);
+	int err = pthread_create(&thread, NULL, do_nothing, NULL);
+	if (err == 0)
+		(void)pthread_join(thread, NULL);
+	(void)munmap(room, ROOM_BYTES);
+	return err == 0
+		       ? 0
+		       : hoist__fail(-EAGAIN, "UCX: no thread can be started, without which UCX "
+					      "ends the process; raise the limits (ulimit -u, -v)");
+}
+
 int hoist__ucx_init(const char *transports, hoist__ucp_context *ret)
 {
 	hoist__ucp_config *config = NULL;
-	int err = hoist__ucx_open(NULL);
+	int err = check_room();
+	if (err == 0)
+		err = hoist__ucx_open(NULL);
 	if (err < 0)
 		return err;
 	hoist__ucs_status status = hoist__ucx.ucp_config_read("HOIST", NULL, &config);
