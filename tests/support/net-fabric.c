@@ -11,24 +11,55 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "tests/support/check.h"
+#include "tests/support/child.h"
 #include "tests/support/patience.h"
 #include "tests/support/random.h"
 
-unsigned need_ucx(void)
+/* 0: UCX is missing. */
+static unsigned find_ucx(void)
 {
 	struct hoist__fabric_facts facts;
 	int err = hoist__fabric_probe(&facts);
 	if (err == -ENOSYS) {
 		printf("skipped: %s\n", hoist__error_text());
-		exit(77);
+		return 0;
 	}
 	CHECK(err == 0);
 	printf("UCX %u.%u.%u: %s: %s\n", facts.major, facts.minor, facts.patch, facts.library,
 	       facts.transports);
 	return UCX_VERSION(facts.major, facts.minor);
+}
+
+unsigned need_ucx(void)
+{
+	unsigned version = find_ucx();
+	if (version == 0)
+		exit(77);
+	return version;
+}
+
+unsigned ucx_of_child(void)
+{
+	unsigned version = 0;
+	int ends[2];
+	CHECK(pipe(ends) == 0);
+	(void)fflush(NULL);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		version = find_ucx();
+		(void)fflush(NULL);
+		_exit(write(ends[1], &version, sizeof version) != (ssize_t)sizeof version);
+	}
+	CHECK(child_status(child) == 0);
+	CHECK(read(ends[0], &version, sizeof version) == (ssize_t)sizeof version);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	return version;
 }
 
 unsigned char side_byte(size_t at)

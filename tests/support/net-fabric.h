@@ -53,6 +53,10 @@ struct side {
 /* Ends the program with 77 and the reason where the library of UCX is missing, or under a sanitizer
  * that UCX does not go with.  Returns: the version, as UCX_VERSION(). */
 unsigned need_ucx(void);
+
+/* The version that need_ucx() would return, found by a child: this process does not load UCX, and may
+ * fork processes that do.  0, and the reason was printed: UCX is missing. */
+unsigned ucx_of_child(void);
 #define UCX_VERSION(major, minor) ((major)*1000u + (minor))
 
 void side_open(struct side *side, const char *transports);

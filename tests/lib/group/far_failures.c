@@ -21,9 +21,9 @@
 #include <hoist/hoist.h>
 
 #include "net/address.h"
-#include "net/ucx.h"
 #include "tests/support/child.h"
 #include "tests/support/count.h"
+#include "tests/support/failing-ucx.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/wrap.h"
@@ -53,22 +53,8 @@ static bool fails(enum kind kind, const char *name)
 	{                                                                                          \
 		return fails(SOCKETS, #name) ? -1 : __real_##name arguments;                       \
 	}
-FAILS(int, socket, (int family, int type, int protocol), (family, type, protocol))
-FAILS(int, bind, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes))
-FAILS(int, listen, (int fd, int most), (fd, most))
-FAILS(int, accept4, (int fd, struct sockaddr *peer, socklen_t *bytes, int flags),
-      (fd, peer, bytes, flags))
-FAILS(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t bytes),
-      (fd, level, name, value, bytes))
-FAILS(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *bytes),
-      (fd, level, name, value, bytes))
-FAILS(int, getsockname, (int fd, struct sockaddr *ret, socklen_t *bytes), (fd, ret, bytes))
-FAILS(int, getpeername, (int fd, struct sockaddr *ret, socklen_t *bytes), (fd, ret, bytes))
-FAILS(int, connect, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes))
-FAILS(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
+#include "tests/support/failing-sockets.inc.h"
 FAILS(int, eventfd, (unsigned count, int flags), (count, flags))
-FAILS(ssize_t, recv, (int fd, void *ret, size_t n, int flags), (fd, ret, n, flags))
-FAILS(ssize_t, send, (int fd, const void *bytes, size_t n, int flags), (fd, bytes, n, flags))
 
 WRAP(int, pthread_create,
      (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument))
@@ -132,67 +118,9 @@ WRAP(void, free, (void *memory))
 	__real_free(memory);
 }
 
-/* --- the table of UCX --- */
-
-static struct hoist__ucx_table real;
-
-#define STATUS(name, parameters, arguments)                                                        \
-	static hoist__ucs_status name parameters                                                   \
-	{                                                                                          \
-		return fails(UCX, #name) ? HOIST__UCS_ERR_NO_MEMORY : real.name arguments;         \
-	}
-#define POINTER(name, parameters, arguments)                                                       \
-	static hoist__ucs_status_ptr name parameters                                               \
-	{                                                                                          \
-		/* NOLINTNEXTLINE(performance-no-int-to-ptr): UCX's way */                         \
-		return fails(UCX, #name) ? (void *)(intptr_t)HOIST__UCS_ERR_NO_MEMORY              \
-					 : real.name arguments;                                    \
-	}
-STATUS(ucp_config_read, (const char *a, const char *b, hoist__ucp_config **c), (a, b, c))
-STATUS(ucp_config_modify, (hoist__ucp_config * a, const char *b, const char *c), (a, b, c))
-STATUS(ucp_init_version,
-       (unsigned a, unsigned b, const struct hoist__ucp_params *c, const hoist__ucp_config *d,
-	hoist__ucp_context *e),
-       (a, b, c, d, e))
-STATUS(ucp_mem_map,
-       (hoist__ucp_context a, const struct hoist__ucp_mem_params *b, hoist__ucp_mem *c), (a, b, c))
-STATUS(ucp_worker_create,
-       (hoist__ucp_context a, const struct hoist__ucp_worker_params *b, hoist__ucp_worker *c),
-       (a, b, c))
-STATUS(ucp_worker_get_address, (hoist__ucp_worker a, hoist__ucp_address **b, size_t *c), (a, b, c))
-STATUS(ucp_worker_get_efd, (hoist__ucp_worker a, int *b), (a, b))
-STATUS(ucp_worker_arm, (hoist__ucp_worker a), (a))
-STATUS(ucp_worker_set_am_recv_handler,
-       (hoist__ucp_worker a, const struct hoist__ucp_am_handler_param *b), (a, b))
-STATUS(ucp_ep_create, (hoist__ucp_worker a, const struct hoist__ucp_ep_params *b, hoist__ucp_ep *c),
-       (a, b, c))
-POINTER(ucp_ep_close_nbx, (hoist__ucp_ep a, const hoist__ucp_request_param *b), (a, b))
-POINTER(ucp_am_send_nbx,
-	(hoist__ucp_ep a, unsigned b, const void *c, size_t d, const void *e, size_t f,
-	 const hoist__ucp_request_param *g),
-	(a, b, c, d, e, f, g))
-POINTER(ucp_am_recv_data_nbx,
-	(hoist__ucp_worker a, void *b, void *c, size_t d, const hoist__ucp_request_param *e),
-	(a, b, c, d, e))
-
-static void replace(void)
+static bool ucx_fails(const char *name)
 {
-	real = hoist__ucx;
-#define TAKE(name) hoist__ucx.name = name
-	TAKE(ucp_config_read);
-	TAKE(ucp_config_modify);
-	TAKE(ucp_init_version);
-	TAKE(ucp_mem_map);
-	TAKE(ucp_worker_create);
-	TAKE(ucp_worker_get_address);
-	TAKE(ucp_worker_get_efd);
-	TAKE(ucp_worker_arm);
-	TAKE(ucp_worker_set_am_recv_handler);
-	TAKE(ucp_ep_create);
-	TAKE(ucp_ep_close_nbx);
-	TAKE(ucp_am_send_nbx);
-	TAKE(ucp_am_recv_data_nbx);
-#undef TAKE
+	return fails(UCX, name);
 }
 
 /* --- the members --- */
@@ -296,7 +224,7 @@ static void sweep(int orders, int answers)
 	/* The first loads make what a process makes once. */
 	for (unsigned i = 0; i < 2; i++)
 		(void)fail_one(orders, answers, &none);
-	replace();
+	failing_ucx_begin(ucx_fails);
 	for (failing = 0; failing < N_KINDS; failing++) {
 		struct sums sums = {.n_failed = 0};
 		fail_at = 1;
@@ -316,7 +244,8 @@ static void sweep(int orders, int answers)
 int main(void)
 {
 	int orders[2], answers[2];
-	(void)need_ucx();
+	if (ucx_of_child() == 0)
+		return 77;
 	OK(unsetenv("HOIST_GROUP_SECRET"));
 	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
 	support_write("model.safetensors", 0, 2, sizes, -1);

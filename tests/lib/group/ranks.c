@@ -7,16 +7,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/child.h"
+#include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 #include "tests/support/random.h"
 
@@ -34,18 +33,6 @@ void ranks_use(bool far)
 bool ranks_are_far(void)
 {
 	return are_far;
-}
-
-/* A port that nobody listens at. */
-static unsigned free_port(void)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t n = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
-	      getsockname(fd, (struct sockaddr *)&at, &n) == 0);
-	(void)close(fd);
-	return ntohs(at.sin_port);
 }
 
 void ranks_begin(void)

@@ -2,13 +2,12 @@
 /* Ranks that are threads of one process: what is shared is shared without races. */
 #include "config.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <hoist/group.h>
 
+#include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 
 enum { N_RANKS = 3, N_LOADS = 4 };
@@ -34,18 +33,6 @@ static void *rank_main(void *argument)
 		OK(hoist_load_wait(loads[rank][i]));
 	}
 	return NULL;
-}
-
-/* A port that nobody listens at. */
-static unsigned free_port(void)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t n = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
-	      getsockname(fd, (struct sockaddr *)&at, &n) == 0);
-	(void)close(fd);
-	return ntohs(at.sin_port);
 }
 
 /* Loads of all ranks, in the groups of `names`. */
