@@ -67,7 +67,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 		      const struct hoist__far_message *m, uint64_t now)
 {
-	int err = peer->visits ? -EBADMSG : 0;
+	int err = peer->visits ? hoist__fail(-EBADMSG, "a second visit") : 0;
 	peer->visits = true;
 	peer->heard_at = now + HOIST__FAR_TOUR_NS;
 	if (err == 0 && strcmp(m->text, far->name) != 0)

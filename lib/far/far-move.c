@@ -13,6 +13,23 @@
 #include "lib/far/far.h"
 #include "net/secret.h"
 
+/* Sends a message to a member of the swarm, unless the member has left. */
+static void say_to(struct hoist__far *far, unsigned number,
+		   const struct hoist__far_message *message)
+{
+	struct hoist__far_peer *peer = hoist__far_peer_of(far, number);
+	if (peer != NULL)
+		hoist__far_say(far, peer, message);
+}
+
+/* A message that has nothing but a ticket. */
+static void say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
+		       uint64_t ticket)
+{
+	const struct hoist__far_message m = {.kind = kind, .ticket = ticket};
+	say_to(far, number, &m);
+}
+
 /* --- pieces of a cell: runs of its blocks, up to the end of the file --- */
 
 struct piece {
@@ -99,14 +116,6 @@ static bool has_all(const struct hoist__far *far, const struct hoist__far_slot *
 	return true;
 }
 
-static void say_took(struct hoist__far *far, unsigned number, uint64_t ticket)
-{
-	struct hoist__far_peer *peer = hoist__far_peer_of(far, number);
-	const struct hoist__far_message m = {.kind = HOIST__FAR_TOOK, .ticket = ticket};
-	if (peer != NULL)
-		hoist__far_say(far, peer, &m);
-}
-
 /* Ends the ask if nothing more comes to the slot.  Pre: lock, which is left while the digest is
  * computed: the slot stays as it is meanwhile. */
 static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
@@ -133,7 +142,7 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 		right = is.low == slot->digest.low && is.high == slot->digest.high;
 	}
 	slot->has_digest = right;
-	say_took(far, slot->peer, ticket);
+	say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
 	if (right)
 		hoist__swarm_received(far->swarm, index, hoist__now_ns());
 	else
@@ -295,7 +304,6 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
-	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
 	uint64_t random;
 	hoist__secret_random(&random, sizeof random);
 	pthread_mutex_lock(&far->lock);
@@ -314,22 +322,20 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 		.flag = act->last_resort,
 	};
 	memcpy(ask.blocks, act->blocks, sizeof ask.blocks);
-	if (peer != NULL)
-		hoist__far_say(far, peer, &ask);
+	say_to(far, act->member, &ask);
 }
 
 static void do_withdraw(struct hoist__far *far, const struct hoist__swarm_act *act)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
-	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
-	const struct hoist__far_message m = {.kind = HOIST__FAR_UNASK, .ticket = slot->ticket};
+	uint64_t ticket = slot->ticket;
 	pthread_mutex_lock(&far->lock);
 	slot->leaving = true;
 	slot->ticket = 0;
 	end_ask(far, slot);
 	pthread_mutex_unlock(&far->lock);
-	if (peer != NULL && m.ticket != 0)
-		hoist__far_say(far, peer, &m);
+	if (ticket != 0)
+		say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
 }
 
 static void do_read(struct hoist__far *far, const struct hoist__swarm_act *act)
@@ -361,14 +367,6 @@ static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, 
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
 		if (far->peers[i].joined)
 			hoist__far_say(far, &far->peers[i], &m);
-}
-
-static void do_refuse(struct hoist__far *far, const struct hoist__swarm_act *act)
-{
-	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
-	const struct hoist__far_message m = {.kind = HOIST__FAR_REFUSE, .ticket = act->ticket};
-	if (peer != NULL)
-		hoist__far_say(far, peer, &m);
 }
 
 /* Fails the load, as nobody has the cell: with the failure of this member's own reading, if there
@@ -407,7 +405,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			do_send(far, &act, now);
 			break;
 		case HOIST__SWARM_REFUSE:
-			do_refuse(far, &act);
+			say_ticket(far, act.member, HOIST__FAR_REFUSE, act.ticket);
 			break;
 		case HOIST__SWARM_WITHDRAW:
 			do_withdraw(far, &act);

@@ -113,7 +113,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		hoist__far_say(far, to, &m);
 	}
 	for (unsigned i = 0; i < far->n_known; i++) {
-		if (!far->known[i].gone || far->known[i].id == 0)
+		if (!far->known[i].gone)
 			continue;
 		m.id = far->known[i].id;
 		m.cell = far->known[i].first_cell;
@@ -424,7 +424,8 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 		return 0;
 	case HOIST__FAR_WANTS:
 	case HOIST__FAR_SOME:
-		err = peer->listed ? -EBADMSG : hoist__far_wanting_take(&peer->wanting, m);
+		err = peer->listed ? hoist__fail(-EBADMSG, "wants behind the last")
+				   : hoist__far_wanting_take(&peer->wanting, m);
 		peer->listed = err == 0 && hoist__far_wanting_whole(&peer->wanting);
 		return err;
 	case HOIST__FAR_READY:

@@ -267,15 +267,13 @@ int hoist_group_get_report(hoist_load *load, hoist_group_report *report)
 
 static void end(struct hoist__load_source *source, struct hoist_load *load)
 {
+	(void)load;
 	struct hoist__far *far = hoist__far_of(source);
 	struct hoist__cell_reader *reader = &far->reader;
 	hoist__far_stop(far);
 	if (far->swarm != NULL)
 		note_counts(far);
 	bool stopped = hoist__cell_reader_stop(reader);
-	load->report.direct_bytes += reader->direct_bytes;
-	load->report.cached_bytes += reader->cached_bytes;
-	load->report.n_reads += reader->n_reads;
 	stopped = hoist__fabric_close(far->fabric) && stopped;
 	far->fabric = NULL;
 	if (!stopped) {

@@ -227,9 +227,6 @@ static void end(struct hoist__load_source *source, struct hoist_load *load)
 		member->ops->leave(member->transport);
 	}
 	bool stopped = hoist__cell_reader_stop(&feeder->reader);
-	load->report.direct_bytes += feeder->reader.direct_bytes;
-	load->report.cached_bytes += feeder->reader.cached_bytes;
-	load->report.n_reads += feeder->reader.n_reads;
 	/* The kernel may still write to slots of an engine that was abandoned. */
 	if (!stopped) {
 		hoist__log(load, "requests for the group were abandoned: the slots stay");

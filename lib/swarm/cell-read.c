@@ -195,8 +195,12 @@ bool hoist__cell_reader_stop(struct hoist__cell_reader *reader)
 	bool abandoned = false;
 	atomic_store(&reader->stopping, true);
 	if (reader->has_thread) {
+		hoist_load_report *report = &reader->cells->load->report;
 		hoist__engine_wake(engine);
 		pthread_join(reader->thread, NULL);
+		report->direct_bytes += reader->direct_bytes;
+		report->cached_bytes += reader->cached_bytes;
+		report->n_reads += reader->n_reads;
 	}
 	reader->has_thread = false;
 	if (engine != NULL) {

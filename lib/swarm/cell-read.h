@@ -66,8 +66,8 @@ int hoist__cell_reader_start(struct hoist__cell_reader *reader, const struct hoi
 /* Does nothing before the reader was started. */
 void hoist__cell_reader_wake(struct hoist__cell_reader *reader);
 
-/* Ends the thread.  False: the engine was abandoned, and the kernel may still write to slots: they,
- * the jobs and the reader must stay. */
+/* Ends the thread, and adds its reads to the load's report.  False: the engine was abandoned, and
+ * the kernel may still write to slots: they, the jobs and the reader must stay. */
 bool hoist__cell_reader_stop(struct hoist__cell_reader *reader);
 
 /* Pre: stopped, and not abandoned. */
