@@ -43,11 +43,8 @@ static int check_name(const char *name)
 		name);
 }
 
-static int check_group(const hoist_group *group)
+static int check_ranks(const hoist_group *group)
 {
-	int err = check_name(group->name);
-	if (err < 0)
-		return err;
 	bool far = !is_shm(group);
 	unsigned most = far ? HOIST__SWARM_MEMBERS : HOIST__GROUP_RANKS;
 	unsigned least = far ? 0 : 1;
@@ -57,13 +54,14 @@ static int check_group(const hoist_group *group)
 	if (group->rank >= group->n_ranks && group->n_ranks > 0)
 		return hoist__fail(-EINVAL, "rank %u of a group of %u; ranks begin with 0",
 				   group->rank, group->n_ranks);
-	if (group->timeout_ns != 0 && group->timeout_ns < LEAST_TIMEOUT_NS)
+	if (group->timeout_ns < LEAST_TIMEOUT_NS)
 		return hoist__fail(-EINVAL, "a group's timeout of %llu ns; the least is 100 ms",
 				   (unsigned long long)group->timeout_ns);
 	return 0;
 }
 
-/* Takes the caller's group.  @doing begins the text of a failure. */
+/* Takes the caller's group, whose ranks are still to be checked.  @doing begins the text of a
+ * failure. */
 static int take_group(const char *doing, const hoist_group *group, hoist_group *ret)
 {
 	*ret = (hoist_group){.size = sizeof *ret};
@@ -71,7 +69,7 @@ static int take_group(const char *doing, const hoist_group *group, hoist_group *
 		return hoist__fail(-EINVAL, "%s: the group is NULL", doing);
 	int err = hoist__options_in("hoist_group", group, ret, sizeof *ret);
 	if (err == 0)
-		err = check_group(ret);
+		err = check_name(ret->name);
 	ret->timeout_ns = ret->timeout_ns != 0 ? ret->timeout_ns : DEFAULT_TIMEOUT_NS;
 	return err;
 }
@@ -131,6 +129,8 @@ int hoist_group_load(const hoist_group *group, hoist_checkpoint *checkpoint,
 	hoist_load_options o = {.size = sizeof o};
 	struct hoist__load_source *source = NULL;
 	int err = take_group("a group's load", group, &known);
+	if (err == 0)
+		err = check_ranks(&known);
 	if (err == 0 && options != NULL)
 		err = hoist__options_in("hoist_load_options", options, &o, sizeof o);
 	if (err == 0)
@@ -152,6 +152,8 @@ int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
 	hoist_group known;
 	int err = take_group("opening a group's checkpoint", group, &known);
 	if (err == 0)
+		err = check_ranks(&known);
+	if (err == 0)
 		err = hoist_checkpoint_open(path, flags, ret);
 	/* A checkpoint that lacks a file is there, and broken. */
 	bool absent = err == -ENOENT && access(path, F_OK) < 0 && errno == ENOENT;
@@ -169,5 +171,7 @@ int hoist_group_look(const hoist_group *group,
 		err = hoist__fail(-ENOTSUP,
 				  "a group of one machine cannot be looked at; its ranks' "
 				  "loads tell their own progress");
+	if (err == 0)
+		err = check_ranks(&known);
 	return err < 0 ? err : hoist__far_look(&known, each, context);
 }

@@ -118,6 +118,8 @@ hoist doctor | grep -q '^across machines  *yes' || {
 # A rank without the files is shown them by one that has them; the group tells how far it is.
 run 1 group status "$door/elsewhere"
 one_line "$host:7117"
+run 1 group status shm:x
+one_line "cannot be looked at"
 run 2 group stat "$door/elsewhere"
 one_line "hoist group status GROUP"
 rank there --group "$door/elsewhere" --rank 0/2 --json "$work/model"
