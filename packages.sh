@@ -20,8 +20,8 @@ packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev libucx-dev v
 packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
 	xz-utils doxygen python3-torch python3-anyio python3-trio mypy python3-sphinx python3-numpydoc"
 
-# For ./check deb: what makes packages for Debian and for RPM, and xz for the tarball.
-packages_deb="dpkg-dev debhelper fakeroot lintian rpm xz-utils"
+# For ./check deb: what makes packages for Debian and for RPM, and images; xz for the tarball.
+packages_deb="dpkg-dev debhelper fakeroot lintian rpm buildah xz-utils"
 
 # packages_missing NAME... - those that are not installed, one line.
 packages_missing() {
