@@ -11,6 +11,7 @@
 
 #include "cli/interrupt.h"
 #include "tools/operation.h"
+#include "tools/unconverted.h"
 
 /* Waits until stdout has room.  A write that finds no room would not end for a signal; this wait
  * does.  A signal that comes just before the wait is noticed at the time-out. */
@@ -63,6 +64,8 @@ static int cat(struct operation *op, const struct args *args)
 	op->names[0] = name;
 	op->n_names = 1;
 	int status = operation_load(op, args);
+	if (status == STATUS_OK)
+		status = unconverted_note(args->load.dtype, op->load);
 	hoist_tensor_info tensor;
 	return status == STATUS_OK ? operation_read(op, 0, 0, &tensor, write_piece, NULL) : status;
 }

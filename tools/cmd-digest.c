@@ -14,6 +14,7 @@
 #include "cli/format.h"
 #include "cli/json.h"
 #include "tools/operation.h"
+#include "tools/unconverted.h"
 #include "cli/progress.h"
 
 struct digest {
@@ -154,9 +155,10 @@ int cmd_digest(const struct args *args)
 {
 	struct operation op;
 	XXH3_state_t *state = NULL;
-	if (args->keep && (args->n_patterns > 0 || args->n_excludes > 0))
-		return args_refuse(args, "digests are kept of all tensors: leave out --keep, or ",
-				   "--tensor and --exclude", "");
+	if (args->keep && args_given(args, OPTION_TENSOR | OPTION_CONVERT))
+		return args_refuse(args,
+				   "digests are kept of whole tensors, and of all: leave out ",
+				   "--keep", ", or --tensor, --exclude, --slice and --dtype");
 	int status = operation_open(&op, args);
 	if (status == STATUS_OK && args->keep)
 		status = check_folders(&op);
@@ -164,6 +166,8 @@ int cmd_digest(const struct args *args)
 		status = fail_memory();
 	if (status == STATUS_OK)
 		status = operation_load(&op, args);
+	if (status == STATUS_OK)
+		status = unconverted_note(args->load.dtype, op.load);
 	if (status == STATUS_OK)
 		status = args->json ? digest_json(&op, state) : digest_all(&op, state, NULL);
 	if (status == STATUS_OK && args->keep)

@@ -45,21 +45,6 @@ static void count_given(void *context, hoist_buffer *buffer)
 	unconverted_count(counting->unconverted, counting->asked, hoist_buffer_dtype(buffer));
 }
 
-static int count_unconverted(const struct operation *op, const struct args *args,
-			     struct unconverted *ret)
-{
-	bool streams = (args->load.flags & HOIST_LOAD_STREAM) != 0;
-	size_t n = args->load.dtype != 0 && !streams ? hoist_load_n_tensors(op->load) : 0;
-	for (size_t i = 0; i < n; i++) {
-		hoist_buffer *buffer = NULL;
-		if (hoist_load_tensor(op->load, i, &(size_t){0}, &buffer) != 0)
-			return fail_library();
-		unconverted_count(ret, args->load.dtype, hoist_buffer_dtype(buffer));
-		hoist_buffer_unref(buffer);
-	}
-	return STATUS_OK;
-}
-
 /* These facts stand beside the report of the load. */
 struct more {
 	uint64_t first_ns;	  /* --stream: until the first tensor came */
@@ -212,7 +197,7 @@ static void print_report(const hoist_load_report *report, const struct args *arg
 		print_before(report, &more->before);
 	print_stream(report, args, more->first_ns);
 	print_group(&more->group, args->verbose);
-	unconverted_print(&more->unconverted, "f32, f16 and bf16");
+	unconverted_print(&more->unconverted, LOADS_CONVERT);
 	if (args->verify)
 		(void)printf("verified  every byte equals the files'\n");
 }
@@ -383,8 +368,8 @@ int load_and_report(const struct args *args, json_t *plan)
 	more.group = op.group;
 	if (status == STATUS_OK && args->verify)
 		status = verify_loaded(&op);
-	if (status == STATUS_OK)
-		status = count_unconverted(&op, args, &more.unconverted);
+	if (status == STATUS_OK && (args->load.flags & HOIST_LOAD_STREAM) == 0)
+		status = unconverted_count_all(&more.unconverted, args->load.dtype, op.load);
 	if (status == STATUS_OK)
 		status = timeline_draw(&op, args);
 	if (status == STATUS_OK && args->json)

@@ -49,14 +49,15 @@ static const struct command commands[] = {
 	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_LOAD | OPTION_RUN | OPTION_JSON,
 	 1, 1, cmd_explain},
 	{"cat", "PATH TENSOR", "the raw bytes of a tensor on standard output",
-	 "Loads one tensor and writes its bytes, read back from the device.",
-	 OPTIONS_LOADING | OPTION_FORCE, 2, 2, cmd_cat},
+	 "Loads one tensor, or a slice of it, and writes the bytes, read back from the device.",
+	 OPTIONS_LOADING | OPTION_CONVERT | OPTION_FORCE, 2, 2, cmd_cat},
 	{"digest", "PATH", "an XXH3-128 digest of every tensor",
 	 "Loads the tensors of PATH and digests the bytes read back from the device, one\n"
 	 "line per tensor, in the order of `hoist ls`.  Equal lines are equal bytes.\n"
 	 "--keep writes digests of the files' bytes to FILE.xxh3 beside each file, where loads\n"
 	 "with --check-digests, and refits from Python, find them until the file changes.",
-	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_KEEP | OPTION_JSON, 1, 1, cmd_digest},
+	 OPTIONS_LOADING | OPTION_TENSOR | OPTION_CONVERT | OPTION_KEEP | OPTION_JSON, 1, 1,
+	 cmd_digest},
 	{"cp", "SRC DST", "copy a checkpoint: join, split, pick, convert, rename",
 	 "Copies the tensors of SRC, with their metadata, to DST, which appears whole or not at\n"
 	 "all: joins shards, splits into shards, picks, slices, converts and renames tensors, and\n"
@@ -75,11 +76,11 @@ static const struct command commands[] = {
 	 OPTION_ENGINE | OPTION_IO_FILES | OPTION_BUDGET | OPTION_OPEN | OPTION_REPLACE |
 		 OPTION_NODE | OPTION_PAGES | OPTION_ALL | OPTION_JSON,
 	 1, 2, cmd_cache},
-	{"group", "status GROUP", "list the ranks of a group of several machines, and how far each is",
-	 "Asks the rank at the group's door, \"tcp://HOST:PORT/NAME\", which ranks load now: "
-	 "whether\n"
-	 "each has the files, which part it has, and the bytes from storage, from the others and\n"
-	 "to them.  The group's secret is in the environment, as for `hoist load --group`.",
+	{"group", "status GROUP",
+	 "list the ranks of a group of several machines, and how far each is",
+	 "Asks the rank at the group's door, \"tcp://HOST:PORT/NAME\", which ranks load now:\n"
+	 "whether each has the files, which part it has, and the bytes from storage, from the\n"
+	 "others and to them.  The group's secret is in the environment, as for `load --group`.",
 	 OPTION_JSON, 2, 2, cmd_group},
 	{"bench", "[WHAT [FILE]]", "measure hoist beside others",
 	 "Without WHAT: lists what can be measured.\n"

@@ -8,6 +8,15 @@ export HOIST_EMULATE
 mkcheckpoint --bytes 12M --tensors 30 --dtypes all "$work/all"
 hoist ls --json "$work/all" >"$work/ls" || fail "ls"
 
+# The digest of the bytes on standard input, which become a tensor's.
+digest_of() {
+	cat >"$work/bytes"
+	n=$(wc -c <"$work/bytes")
+	write_safetensors "$work/bytes.safetensors" '{"a":{"dtype":"U8","shape":['"$n"'],"data_offsets":[0,'"$n"']}}' 0
+	cat "$work/bytes" >>"$work/bytes.safetensors"
+	hoist digest "$work/bytes.safetensors" | cut -c1-32
+}
+
 for i in 0 1 2 7 14 29; do
 	name=$(json "?tensors.$i.name" <"$work/ls")
 	bytes=$(json "?tensors.$i.bytes" <"$work/ls")
@@ -60,3 +69,28 @@ for device in cpu cuda:0; do
 	run 0 load --verify --device $device "$work/columns.npy"
 	grep -q '^verified' "$out" || fail "columns on $device are not verified"
 done
+
+# Rows of a tensor, from any device; the digest is that of these rows.
+for device in cpu cuda:0; do
+	run 0 cat --device $device --slice '*:0:1..2' "$work/rows.npy" arr_0
+	[ "$(cat "$out")" = bbddff ] || fail "the second row on $device: $(cat "$out")"
+	run 0 digest --device $device --slice '*:0:1/2' "$work/rows.npy"
+	[ "$(cut -c1-32 "$out")" = "$(printf bbddff | digest_of)" ] || fail "the digest of the second row on $device"
+done
+
+# Numbers of another dtype, and the digest of these.
+write_safetensors "$work/numbers.safetensors" '{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}' 0
+printf '\200\077\000\300' >>"$work/numbers.safetensors" # 1 and -2
+printf '\000\000\200\077\000\000\000\300' >"$work/expected"
+for device in cpu cuda:0; do
+	run 0 cat --device $device --dtype f32 "$work/numbers.safetensors" a
+	cmp -s "$out" "$work/expected" || fail "f32 on $device"
+	run 0 digest --device $device --dtype f32 "$work/numbers.safetensors"
+	[ "$(cut -c1-32 "$out")" = "$(digest_of <"$work/expected")" ] || fail "the digest of f32 on $device"
+done
+run 0 cat --dtype f32 "$work/names.safetensors" 'a[0]'
+[ "$(wc -c <"$out")" -eq 3 ] || fail "u8 is converted"
+grep -q '^hoist: --dtype: 1 tensor left as in the file: u8; ' "$err" || fail "no word of u8: $(cat "$err")"
+run 1 cat --slice 'b:0:0..1' "$work/rows.npy" arr_0
+no_output
+one_line '"b"'

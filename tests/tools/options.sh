@@ -160,6 +160,8 @@ done <<'END'
 2|--engine|load --io map --engine threads M
 2|--engine|digest --io map --engine uring M
 2|--engine|cat --io map --engine uring M lm_head.weight
+2|--slice|digest --keep --slice *:0:0..1 M
+2|--dtype|digest --keep --dtype f16 M
 2|--chunk|explain --io map --chunk 1M M
 2|--depth|load --io map --populate --depth 2 --target cpu M
 2|--order|load --io map --order lm_head.weight M
