@@ -4,8 +4,9 @@
 import collections
 import collections.abc
 import functools
+import threading
 
-from . import _hoist
+from . import _hoist, groups
 from .errors import missing
 
 
@@ -62,6 +63,23 @@ def open_flags(follow_links, raw, skip_unsupported):
             (_hoist.OPEN_SKIP_UNSUPPORTED if skip_unsupported else 0))
 
 
+def _in_thread(call):
+    """The result of a call that may wait for long; Ctrl-C ends the wait, and the call in its own time."""
+    ret, errors = [], []
+
+    def run():
+        try:
+            ret.append(call())
+        except BaseException as error:  # pylint: disable=broad-except
+            errors.append(error)
+    thread = threading.Thread(target=run, name="hoist-open", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors.pop()
+    return ret.pop()
+
+
 class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     """An opened checkpoint: a mapping from names to `hoist.Tensor`, in the order of the files.
 
@@ -70,16 +88,18 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
 
     Parameters
     ----------
-    path, follow_links, raw, skip_unsupported
-        As in `hoist.open()`.
+    path, follow_links, raw, skip_unsupported, group
+        As in `hoist.open()`; `group` is what `groups.group_of()` made.
     """
 
-    def __new__(cls, path, *, follow_links=True, raw=False, skip_unsupported=False):
-        self = super().__new__(cls, path, open_flags(follow_links, raw, skip_unsupported))
+    def __new__(cls, path, *, follow_links=True, raw=False, skip_unsupported=False, group=None):
+        flags = open_flags(follow_links, raw, skip_unsupported)
+        new = functools.partial(super().__new__, cls, path, flags)
+        self = _in_thread(functools.partial(new, group)) if groups.shows(group) else new()
         self._path = path
         return self
 
-    def __init__(self, path, *, follow_links=True, raw=False, skip_unsupported=False):
+    def __init__(self, path, *, follow_links=True, raw=False, skip_unsupported=False, group=None):
         pass
 
     def _index(self, name):
@@ -227,7 +247,7 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
 
 
 def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-builtin
-         skip_unsupported=False):
+         skip_unsupported=False, group=None, rank=None, group_timeout=None, group_secret=None):
     """Opens a checkpoint: reads headers, and no tensor.
 
     Parameters
@@ -246,6 +266,9 @@ def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-bui
         program's classes, sets and sparse tensors; `Checkpoint.skipped` lists it.  No code is
         executed.  The tensors of a module that was saved whole have the names of its state_dict(); some of
         its other attributes may be tensors, too.
+    group, rank, group_timeout, group_secret
+        Those of `hoist.load()`.  Where there is nothing at `path`, a rank of a "tcp:" group that has the
+        checkpoint shows its tensors and metadata.  Only a load of the same group reads such a checkpoint.
 
     Returns
     -------
@@ -260,6 +283,10 @@ def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-bui
         A file has what hoist does not read, such as compressed entries, or, without
         `skip_unsupported`, objects of a program's classes.
     NotFoundError, AccessError
-        A file does not exist, or may not be read; without `follow_links`, a link leads elsewhere.
+        A file does not exist, or may not be read; without `follow_links`, a link leads elsewhere; the
+        group's secret is another one.
+    PeerError, TimedOutError
+        No rank of the group has shown the checkpoint within the timeout.
     """
-    return Checkpoint(path, follow_links=follow_links, raw=raw, skip_unsupported=skip_unsupported)
+    return Checkpoint(path, follow_links=follow_links, raw=raw, skip_unsupported=skip_unsupported,
+                      group=groups.group_of(group, rank, group_timeout, group_secret))

@@ -309,11 +309,11 @@ atexit.register(_hoist.end_drops)
 atexit.register(_hoist.end_jobs)
 
 
-def _open(source):
+def _open(source, options):
     """(checkpoint, whether it is the load's own)"""
     if isinstance(source, Checkpoint):
         return source, False
-    return Checkpoint(os.fspath(source)), True
+    return Checkpoint(os.fspath(source), group=options.given["group"]), True
 
 
 def load(source, device=None, *, window=None, progress=None, **options):
@@ -360,8 +360,9 @@ def load(source, device=None, *, window=None, progress=None, **options):
         "shm:NAME", or "tcp://HOST:PORT/NAME" for several machines (doc/group.md), and "R/N": this
         process is rank R of N that load together.  The group reads each byte once.  A rank may have
         tensors before the others have theirs.  At the end all ranks of "shm:" have succeeded, or
-        none; those of "tcp:" go on without one that failed, and may leave out `rank`.  Each
-        rank's machine needs the files.  Not with `order`, `window` and maps.
+        none; those of "tcp:" go on without one that failed, and may leave out `rank`.  Where there is
+        nothing at `source`, the ranks of "tcp:" that have the files give all bytes.  Not with
+        `order`, `window` and maps.
     group_timeout : float, optional
         Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
     group_secret : str, optional
@@ -417,7 +418,7 @@ def load(source, device=None, *, window=None, progress=None, **options):
     ...         use(name, buffer)
     """
     known = Options(device, **options)
-    checkpoint, owned = _open(source)
+    checkpoint, owned = _open(source, known)
     try:
         return Load(checkpoint, known, progress=progress, window=window, owned=owned)
     except BaseException:
@@ -455,7 +456,7 @@ def load_all(source, device=None, *, progress=None, **options):
 def load_as(take, source, device=None, *, progress=None, **options):
     """As load_all(), with `take(load, target, names)` for the dict of a target; in place: Buffers."""
     known = Options(device, **options)
-    checkpoint, owned = _open(source)
+    checkpoint, owned = _open(source, known)
     try:
         if known.in_place:
             return _load_in_place(checkpoint, known, progress)

@@ -6,7 +6,8 @@ import collections.abc
 import importlib
 import sys
 
-from . import _hoist, held, launcher, streams
+from . import _hoist, held, streams
+from .groups import group_of
 from .sizes import size
 
 _IO = {
@@ -195,34 +196,6 @@ def _targets_of(targets):
     return ret
 
 
-def _rank_of(rank):
-    """(R, N) of "R/N" or (R, N)."""
-    try:
-        number, n_ranks = map(int, rank.split("/") if isinstance(rank, str) else rank)
-    except (TypeError, ValueError):
-        number = n_ranks = -1
-    if not 0 <= number < n_ranks < 2**31:
-        raise ValueError(f'{rank!r} is no rank; give "R/N" or (R, N): R from 0 to N - 1')
-    return number, n_ranks
-
-
-def _group_of(group, rank, timeout, secret):
-    """(name, rank, n_ranks, timeout in ns, secret or None) of a group; None."""
-    if group is None and rank is None and secret is None:
-        return None
-    if group is not None and not isinstance(group, str):
-        raise TypeError(f"a group is a str, not {type(group).__name__!r}")
-    is_far = group is not None and launcher.is_far(group)
-    if group is None or rank is None and not is_far:
-        raise ValueError('a group has a name and a rank: group="shm:NAME", rank="R/N"; on several machines '
-                         'group="tcp://HOST:PORT/NAME"')
-    if secret is not None and not is_far:
-        raise ValueError("group_secret is for groups of several machines, tcp://HOST:PORT/NAME; leave it out")
-    number, n_ranks = _rank_of(rank) if rank is not None else launcher.rank()
-    name = launcher.name(group)
-    return name, number, n_ranks, 0 if timeout is None else max(1, int(timeout * 1e9)), secret
-
-
 class Options:
     """The options that all loads have, checked: `given` are the arguments of `hoist._hoist.Load`.
 
@@ -250,7 +223,7 @@ class Options:
         self.given.update(
             budget=budget_of(budget), io=io_of(io), engine=engine_of(engine),
             map=choose(_MAPS, map, "map"), order=_list_of(order), depth=depth,
-            group=_group_of(group, rank, group_timeout, group_secret),
+            group=group_of(group, rank, group_timeout, group_secret),
             tensor_align=size(tensor_align), chunk_bytes=size(chunk_bytes), flags=0)
         for name, value in flags.items():
             if name not in _FLAGS:

@@ -101,7 +101,7 @@ def plan(source, device=None, *, window=None, **options):
     given = dict(known.given)
     if window is not None:
         given["flags"] |= _hoist.LOAD_STREAM
-    checkpoint, owned = _open(source)
+    checkpoint, owned = _open(source, known)
     try:
         return Plan(**_hoist.forecast(checkpoint, window_bytes=0 if window is None else size(window),
                                       **given))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoint: the files that name tensors.  The contract is in python/src/module.h. */
-#include "module.h"
+#include "options.h"
 
 #include <limits.h>
 
@@ -28,30 +28,44 @@ void hoist_py_checkpoint_use(PyObject *self, int change)
 	atomic_fetch_add(&((object *)self)->n_uses, change);
 }
 
+/* Without the GIL. */
+static int open_path(const char *path, unsigned flags, const struct group_option *of,
+		     hoist_checkpoint **ret)
+{
+	char found[PATH_MAX];
+	int err = hoist_hub_find(path, found, sizeof found);
+	if (err < 0)
+		return err;
+	return of->name != NULL ? hoist_group_open(&of->group, found, flags, ret)
+				: hoist_checkpoint_open(found, flags, ret);
+}
+
 static PyObject *checkpoint_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = {"path", "flags", NULL};
+	static char *names[] = {"path", "flags", "group", NULL};
 	PyObject *path = NULL;
+	PyObject *group = Py_None;
 	unsigned flags = 0;
-	int err;
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|I:Checkpoint", names,
-					 PyUnicode_FSConverter, &path, &flags))
+	struct group_option of = {0};
+	object *self = NULL;
+	int err = 0;
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|IO:Checkpoint", names,
+					 PyUnicode_FSConverter, &path, &flags, &group))
 		return NULL;
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-	object *self = (object *)allocate(type, 0);
+	if (hoist_py_read_group(group, &of) == 0)
+		self = (object *)allocate(type, 0);
 	if (self != NULL) {
 		hoist_checkpoint *checkpoint = NULL;
 		const char *text = PyBytes_AsString(path);
-		char found[PATH_MAX];
-		HOIST_PY_WAITING(err = hoist_hub_find(text, found, sizeof found);
-				 if (err == 0) err =
-					 hoist_checkpoint_open(found, flags, &checkpoint));
+		HOIST_PY_WAITING(err = open_path(text, flags, &of, &checkpoint));
 		self->checkpoint = checkpoint;
-		if (err < 0) {
-			Py_CLEAR(self);
-			hoist_py_fail(err);
-		}
 	}
+	if (err < 0) {
+		Py_CLEAR(self);
+		hoist_py_fail(err);
+	}
+	hoist_py_drop_group(&of);
 	Py_DECREF(path);
 	return (PyObject *)self;
 }
@@ -183,8 +197,8 @@ static PyObject *keep_digests(PyObject *self, PyObject *digests)
 	if (checkpoint == NULL || PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
 		return NULL;
 	hoist_py_checkpoint_use(self, 1);
-	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(
-				 checkpoint, (size_t)n / 16, (const unsigned char(*)[16])bytes));
+	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(checkpoint, (size_t)n / 16,
+							     (const unsigned char(*)[16])bytes));
 	hoist_py_checkpoint_use(self, -1);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }

@@ -10,8 +10,9 @@
 
 static int start(struct load_options *o, hoist_checkpoint *checkpoint, hoist_load **ret)
 {
-	return o->group_name != NULL ? hoist_group_load(&o->group, checkpoint, &o->options, ret)
-				     : hoist_load_start(checkpoint, &o->options, ret);
+	return o->group.name != NULL
+		       ? hoist_group_load(&o->group.group, checkpoint, &o->options, ret)
+		       : hoist_load_start(checkpoint, &o->options, ret);
 }
 
 /* The load keeps the objects of the Buffers, so that the collector knows who holds them. */

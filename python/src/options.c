@@ -138,7 +138,7 @@ static int read_targets(PyObject *list, struct load_options *ret)
 /* --- the group --- */
 
 /* @group: None, or (name, rank, n_ranks, timeout in nanoseconds, secret or None). */
-static int read_group(PyObject *group, struct load_options *ret)
+int hoist_py_read_group(PyObject *group, struct group_option *ret)
 {
 	PyObject *name;
 	PyObject *secret;
@@ -147,14 +147,20 @@ static int read_group(PyObject *group, struct load_options *ret)
 		return 0;
 	if (!PyArg_ParseTuple(group, "OIIKO:group", &name, &ret->group.rank, &ret->group.n_ranks,
 			      &timeout, &secret) ||
-	    hoist_py_text(name, &ret->group_name) < 0 ||
-	    (secret != Py_None && hoist_py_text(secret, &ret->group_secret) < 0))
+	    hoist_py_text(name, &ret->name) < 0 ||
+	    (secret != Py_None && hoist_py_text(secret, &ret->secret) < 0))
 		return -1;
 	ret->group.size = sizeof ret->group;
-	ret->group.name = ret->group_name;
+	ret->group.name = ret->name;
 	ret->group.timeout_ns = timeout;
-	ret->group.secret = ret->group_secret;
+	ret->group.secret = ret->secret;
 	return 0;
+}
+
+void hoist_py_drop_group(struct group_option *group)
+{
+	free(group->name);
+	free(group->secret);
 }
 
 /* --- all --- */
@@ -210,7 +216,7 @@ int hoist_py_read_options(PyObject *args, PyObject *keywords, struct load_option
 		return -1;
 	o->order = (const char *const *)ret->order;
 	if (read_destination(from, &ret->single, &ret->buffers) < 0 ||
-	    read_targets(targets, ret) < 0 || read_group(group, ret) < 0)
+	    read_targets(targets, ret) < 0 || hoist_py_read_group(group, &ret->group) < 0)
 		return -1;
 	take_destination(ret);
 	return 0;
@@ -224,7 +230,6 @@ void hoist_py_drop_options(struct load_options *o)
 		drop_destination(&o->targets[t]);
 	free(o->targets);
 	free(o->known);
-	free(o->group_name);
-	free(o->group_secret);
+	hoist_py_drop_group(&o->group);
 	Py_CLEAR(o->buffers);
 }

@@ -22,6 +22,13 @@ struct destination {
 	char **into_names;
 };
 
+/* The group of a load or a checkpoint, and its texts. */
+struct group_option {
+	hoist_group group;
+	char *name; /* NULL: there is no group */
+	char *secret;
+};
+
 struct load_options {
 	hoist_load_options options;
 	PyObject *checkpoint; /* borrowed */
@@ -31,14 +38,17 @@ struct load_options {
 	const hoist_load_target **known; /* those of `targets` that were read */
 	size_t n_targets;
 	PyObject *buffers; /* a list of the Buffers of all targets' `into`; NULL: there are none */
-	hoist_group group;
-	char *group_name; /* NULL: no group */
-	char *group_secret;
+	struct group_option group;
 };
 
 /* Reads the arguments of hoist._hoist.Load into @ret, which is all zeros.  Returns: 0; -1 with an
  * exception.  hoist_py_drop_options() is due in both cases. */
 int hoist_py_read_options(PyObject *args, PyObject *keywords, struct load_options *ret);
 void hoist_py_drop_options(struct load_options *options);
+
+/* Reads None, or the tuple of python/hoist/groups.py, into @ret, which is all zeros.  Returns: 0; -1 with
+ * an exception.  hoist_py_drop_group() is due in both cases. */
+int hoist_py_read_group(PyObject *group, struct group_option *ret);
+void hoist_py_drop_group(struct group_option *group);
 
 #endif

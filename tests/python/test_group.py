@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,9 +38,10 @@ class Ranks(files.WithModel):
     model = MODEL
     secret = "a secret of this test's"
 
-    def start(self, options, *words, **variables):
-        return subprocess.Popen([sys.executable, os.path.join(HERE, "group_rank.py"), self.path, json.dumps(options),
-                                 *words], stdout=subprocess.PIPE, text=True, env=environment(**variables))
+    def start(self, options, *words, path=None, **variables):
+        return subprocess.Popen([sys.executable, os.path.join(HERE, "group_rank.py"), path or self.path,
+                                 json.dumps(options), *words], stdout=subprocess.PIPE, text=True,
+                                env=environment(**variables))
 
     def said(self, process):
         """What a rank has said."""
@@ -85,6 +87,37 @@ class Ranks(files.WithModel):
                             HOIST_GROUP_PORT="7118", HOIST_GROUP_SECRET=self.secret) for number in range(2)]
         for process in ranks:
             self.check(self.said(process))
+
+    @unittest.skipUnless(has_ucx(), "no UCX")
+    def test_without_files(self):
+        """A rank without the files has all bytes from the one that has them."""
+        options = {"group": f"tcp://{HOST}:7120/none", "group_secret": self.secret, "group_timeout": 600}
+        absent = self.start({**options, "rank": "1/2"}, "stream", path=self.path + ".absent")
+        whole = self.start({**options, "rank": "0/2"}, "stream")
+        said = [self.said(process) for process in (whole, absent)]
+        for one in said:
+            self.check(one)
+        self.assertEqual(said[1]["group"]["storage_bytes"], 0)
+        self.assertGreaterEqual(said[1]["group"]["received_bytes"], sum(map(len, self.bytes.values())))
+
+    def test_nobody_shows(self):
+        """Without the files, and without another rank: an error once the timeout is over."""
+        with self.assertRaisesRegex(hoist.Error, "is not on this machine"):
+            hoist.open(self.path + ".absent", group=f"tcp://{HOST}:7121/none", group_secret=self.secret,
+                       group_timeout=0.3)
+        with hoist.open(self.path, group=f"tcp://{HOST}:7121/none", group_secret=self.secret) as checkpoint:
+            self.assertEqual(set(checkpoint), set(MODEL))
+
+    def test_interrupt(self):
+        """Ctrl-C ends the wait for a rank that shows the checkpoint."""
+        code = (f"import hoist\nprint('opens', flush=True)\nhoist.open('/absent', group='tcp://{HOST}:7122/none', "
+                f"group_secret='{'s' * 16}', group_timeout=3600)")
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=environment()) as process:
+            process.stdout.readline()
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            self.assertIn("KeyboardInterrupt", process.communicate()[1])
 
     @unittest.skipUnless(has_ucx(), "no UCX")
     def test_secret(self):
