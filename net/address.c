@@ -6,6 +6,8 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/if.h> /* not net/if.h, whose folder has the name of this one */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -154,6 +156,52 @@ bool hoist__address_loopback(const struct hoist__address *address)
 	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address->socket)->sin6_addr;
 	return IN6_IS_ADDR_LOOPBACK(v6) ||
 	       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/* --- this machine's --- */
+
+/* Makes the address of an interface, if other machines may reach it: it is neither the loopback's
+ * nor of one link alone. */
+static bool make_reachable(const struct ifaddrs *at, sa_family_t family, struct hoist__address *ret)
+{
+	socklen_t bytes =
+		family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	if (at->ifa_addr == NULL || at->ifa_addr->sa_family != family ||
+	    (at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0 ||
+	    hoist__address_make(at->ifa_addr, bytes, ret) < 0)
+		return false;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&ret->socket;
+	return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+static bool is_bridge(const char *interface)
+{
+	char path[IFNAMSIZ + 32];
+	(void)snprintf(path, sizeof path, "/sys/class/net/%.*s/bridge", IFNAMSIZ, interface);
+	return access(path, F_OK) == 0;
+}
+
+int hoist__address_own(struct hoist__address *ret, unsigned most)
+{
+	/* In the order in which they are taken. */
+	static const struct {
+		sa_family_t family;
+		bool bridge;
+	} kinds[] = {{AF_INET, false}, {AF_INET, true}, {AF_INET6, false}, {AF_INET6, true}};
+	struct ifaddrs *list;
+	unsigned n = 0;
+	if (getifaddrs(&list) < 0)
+		return hoist__fail_errno(-errno, "this machine's addresses");
+	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+		if (n > 0 && ret[0].socket.ss_family != kinds[k].family)
+			break;
+		for (const struct ifaddrs *at = list; at != NULL && n < most; at = at->ifa_next)
+			if (is_bridge(at->ifa_name) == kinds[k].bridge &&
+			    make_reachable(at, kinds[k].family, &ret[n]))
+				n++;
+	}
+	freeifaddrs(list);
+	return n > 0 ? (int)n : hoist__address_find("127.0.0.1:0", true, ret, 1);
 }
 
 /* --- listening --- */

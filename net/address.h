@@ -20,6 +20,12 @@ struct hoist__address {
  * -EHOSTUNREACH (no such host; the text is the resolver's); -ENOMEM. */
 int hoist__address_find(const char *text, bool any_port, struct hoist__address *ret, unsigned most);
 
+/* Finds the addresses at which other machines may reach this one, with port 0: those of interfaces
+ * that are up, of IPv4, or of IPv6 where there is none of IPv4; of bridges, as containers have
+ * them, behind the others.  A machine without a network has 127.0.0.1. Returns: how many, 1 to
+ * @most; -ENOMEM and the like. */
+int hoist__address_own(struct hoist__address *ret, unsigned most);
+
 /* 127.0.0.0/8 and ::1, also as ::ffff:127.0.0.1. */
 bool hoist__address_loopback(const struct hoist__address *address);
 

@@ -280,7 +280,7 @@ static int check_targets(const struct args *args)
 	return STATUS_OK;
 }
 
-/* The NAME of "shm:NAME" and of "tcp://HOST:PORT/NAME". */
+/* The NAME of "shm:NAME", of "tcp://HOST:PORT/NAME" and of "dir:FOLDER/NAME". */
 static const char *name_in(const char *group)
 {
 	const char *end = launcher_is_far(group) ? strrchr(group, '/') : strchr(group, ':');

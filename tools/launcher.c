@@ -14,6 +14,7 @@
 #include "cli/fail.h"
 
 #define SCHEME "tcp://"
+#define FOLDER_SCHEME "dir:"
 #define DEFAULT_PORT 7117u
 
 /* mpirun's and torchrun's processes have Slurm's variables, too, where these run in a job. */
@@ -47,9 +48,14 @@ static bool number(const char *text, unsigned long most, unsigned *ret)
 	return true;
 }
 
+static bool has_scheme(const char *group, const char *scheme)
+{
+	return strncmp(group, scheme, strlen(scheme)) == 0;
+}
+
 bool launcher_is_far(const char *group)
 {
-	return strncmp(group, SCHEME, strlen(SCHEME)) == 0;
+	return has_scheme(group, SCHEME) || has_scheme(group, FOLDER_SCHEME);
 }
 
 int launcher_rank(unsigned *ret_rank, unsigned *ret_n_ranks)
@@ -111,7 +117,7 @@ int launcher_name(const char *group, char **ret)
 	unsigned port = DEFAULT_PORT;
 	const char *given = variable("HOIST_GROUP_PORT");
 	*ret = NULL;
-	if (!launcher_is_far(group) || group[strlen(SCHEME)] != '/') {
+	if (!has_scheme(group, SCHEME) || group[strlen(SCHEME)] != '/') {
 		*ret = strdup(group);
 		return *ret != NULL ? STATUS_OK : fail_memory();
 	}

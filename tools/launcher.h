@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Is it a group of several machines: "tcp://..."? */
+/* Is it a group of several machines: "tcp://..." or "dir:..."? */
 bool launcher_is_far(const char *group);
 
 /* Finds the rank that a launcher gave this process, and the number of ranks; *ret_n_ranks is 0

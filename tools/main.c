@@ -78,7 +78,7 @@ static const struct command commands[] = {
 	 1, 2, cmd_cache},
 	{"group", "status GROUP",
 	 "list the ranks of a group of several machines, and how far each is",
-	 "Asks the rank at the group's door, \"tcp://HOST:PORT/NAME\", which ranks load now:\n"
+	 "Asks a rank of the group (tcp://HOST:PORT/NAME, dir:FOLDER/NAME) which ranks load now:\n"
 	 "whether each has the files, which part it has, and the bytes from storage, from the\n"
 	 "others and to them.  The group's secret is in the environment, as for `load --group`.",
 	 OPTION_JSON, 2, 2, cmd_group},

@@ -9,12 +9,13 @@
  *
  * Each rank asks for tensors, slices and a dtype of its own, on a device of its own.  Bytes that one
  * rank wants are read by that rank.  All others are divided among the ranks, and each byte is read
- * from storage once.  There are two kinds of groups:
+ * from storage once.  There are two kinds of groups; "tcp:" below is also the kind of "dir:FOLDER/NAME":
  *
  *                     "shm:NAME"                       "tcp://HOST:PORT/NAME"
  *   ranks             of one user on one machine       on any machines that reach each other
  *   bytes go by       memory that all share            UCX: RDMA where there is, else TCP
- *   they meet         at an abstract socket            at the door: an address of one of them
+ *   they meet         at an abstract socket            at the door: an address of one of them;
+ *                                                      or at a folder that all see
  *   their number      n_ranks, fixed                   n_ranks, or 0: unknown; ranks may come
  *                                                      late, and go
  *   one fails         all fail                         the others go on without it
@@ -44,7 +45,9 @@
  *
  * Groups of several machines ("tcp:").  HOST:PORT is the door: the first rank that can listen there
  * listens, and the others connect; so HOST is a name or an address of the machine of one of them.
- * NAME keeps groups apart that use one door by mistake.  A load begins once n_ranks have come, or,
+ * NAME keeps groups apart that use one door by mistake.  "dir:FOLDER/NAME" needs no address: each rank
+ * writes a file NAME.ID.member into the folder, which all must see (a shared file system), with the
+ * addresses of its machine, and removes the file at the end.  A load begins once n_ranks have come, or,
  * if n_ranks is 0, nobody new has come for a second; after the timeout, with those that are there.
  * A rank that comes when others have begun takes part from the next file on.  It reads the bytes
  * before by itself, or asks the others for them if it has no files.  A rank that has all that it
@@ -84,7 +87,7 @@ typedef struct hoist_group {
 	const char *name;    /* "shm:" and 1 to 63 bytes, the same in all ranks: a number, a path,
 			      * any text.  The name is this user's alone.  The name may be used again
 			      * once the load has ended.  Or "tcp://HOST:PORT/" and 1 to 63 bytes;
-			      * [HOST] for an address of IPv6 */
+			      * [HOST] for an address of IPv6; or "dir:FOLDER/" and 1 to 63 bytes */
 	unsigned rank;       /* shm: 0 to n_ranks - 1, each once; tcp: the same, if n_ranks is not 0,
 			      * and not used */
 	unsigned n_ranks;    /* shm: 1 to 64; tcp: 0 (unknown) to 128 */
@@ -140,7 +143,7 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *
  * Returns: 0; as hoist_load_start(); -EINVAL (no name, no such rank, a timeout too short; a secret
  *   too short); -ENOTSUP (an option that groups do not have; a name of another kind); -EHOSTUNREACH
- *   (nobody knows HOST); -EACCES (no secret, and HOST is no loopback address; a secret's file that
+ *   (nobody knows HOST); as open() (FOLDER); -EACCES (no secret, and HOST is no loopback address; a secret's file that
  *   others may read). */
 HOIST_API int hoist_group_load(const hoist_group *group, hoist_checkpoint *checkpoint,
 			       const hoist_load_options *options, hoist_load **ret);

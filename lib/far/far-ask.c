@@ -101,7 +101,10 @@ int hoist__far_look(const hoist_group *group,
 		return err;
 	struct hoist__far *far = hoist__far_of(source);
 	uint64_t end = hoist__now_ns() + far->timeout_ns;
-	err = -ECONNREFUSED;
+	hoist__far_find_doors(far);
+	err = far->n_doors > 0 ? -ECONNREFUSED
+			       : hoist__fail(-ECONNREFUSED, "no member of the group is in %.200s",
+					     far->door_text);
 	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EACCES && !looking.answered;
 	     i++)
 		err = hoist__far_ask(far, &far->door[i], HOIST__FAR_LOOK, take_member, &looking,

@@ -17,9 +17,6 @@
 #define AHEAD 4u	   /* cells that others begin while this member says READY */
 #define MOST_STRANGERS 32u /* accepted connections that have not said HELLO */
 #define MOST_TRIES 3u	   /* to greet a member that is known */
-/* Members that the door's roster does not have came later, and connect themselves: two connections
- * that cross would both be refused. */
-#define CROSS_NS (UINT64_C(2) * HOIST__NS_PER_S)
 
 /* --- sockets --- */
 
@@ -46,7 +43,10 @@ int hoist__far_open(struct hoist__far *far)
 		(hoist__address_loopback(&far->door[0]) ? local : anywhere)[v6], true, &at, 1);
 	if (err >= 0)
 		err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
-	far->met_door = err >= 0 && take_door(far);
+	if (err >= 0 && far->folder_fd >= 0)
+		err = hoist__far_post(far);
+	else
+		far->met_door = err >= 0 && take_door(far);
 	return err < 0 ? err : 0;
 }
 
@@ -59,6 +59,7 @@ static void close_listener(int fd)
 
 void hoist__far_close(struct hoist__far *far)
 {
+	hoist__far_unpost(far);
 	if (far->door_fd >= 0)
 		close_listener(far->door_fd);
 	if (far->listen_fd >= 0)
@@ -104,7 +105,7 @@ static bool connect_to(struct hoist__far *far, const struct hoist__address *at, 
 
 /* --- those that are there --- */
 
-static struct hoist__far_known *find_known(struct hoist__far *far, uint64_t id)
+struct hoist__far_known *hoist__far_known_of(struct hoist__far *far, uint64_t id)
 {
 	for (unsigned i = 0; i < far->n_known; i++)
 		if (far->known[i].id == id)
@@ -124,21 +125,22 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 {
 	struct hoist__far_known *known;
 	if (roster->id == far->id || roster->cell > far->cells.n ||
-	    (known = find_known(far, roster->id)) == NULL)
+	    (known = hoist__far_known_of(far, roster->id)) == NULL)
 		return;
 	known->gone = known->gone || roster->flag;
 	known->first_cell = (size_t)roster->cell;
 	if (known->gone || !hoist__far_is_address(roster->text) ||
-	    hoist__address_find(roster->text, false, &known->at, 1) < 0)
+	    hoist__address_find(roster->text, false, known->at, 1) < 0)
 		known->gone = true;
+	known->n_at = 1;
 	if (known->after == 0)
-		known->after = hoist__now_ns() + (far->met_door ? CROSS_NS : 0);
+		known->after = hoist__now_ns() + (far->met_door ? HOIST__FAR_CROSS_NS : 0);
 }
 
 void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone)
 {
 	struct hoist__far_known *known;
-	if (gone->id == 0 || (known = find_known(far, gone->id)) == NULL)
+	if (gone->id == 0 || (known = hoist__far_known_of(far, gone->id)) == NULL)
 		return;
 	known->gone = true;
 	known->first_cell = gone->first_cell;
@@ -152,13 +154,17 @@ static bool has_peer(const struct hoist__far *far, uint64_t id)
 	return false;
 }
 
-/* Is a connection to the address on its way? */
-static bool is_connecting(const struct hoist__far *far, const struct hoist__address *at)
+/* Is a connection to one of the addresses on its way? */
+static bool is_connecting(const struct hoist__far *far, const struct hoist__address *at, unsigned n)
 {
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
-		if (far->peers[i].channel != NULL && far->peers[i].connector &&
-		    !far->peers[i].has_hello && strcmp(far->peers[i].at.text, at->text) == 0)
-			return true;
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		if (peer->channel == NULL || !peer->connector || peer->has_hello)
+			continue;
+		for (unsigned a = 0; a < n; a++)
+			if (strcmp(peer->at.text, at[a].text) == 0)
+				return true;
+	}
 	return false;
 }
 
@@ -167,19 +173,18 @@ static void connect_known(struct hoist__far *far, uint64_t now)
 	for (unsigned i = 0; i < far->n_known; i++) {
 		struct hoist__far_known *known = &far->known[i];
 		if (known->gone || now < known->after || has_peer(far, known->id) ||
-		    is_connecting(far, &known->at))
+		    is_connecting(far, known->at, known->n_at))
 			continue;
-		if (known->tries == MOST_TRIES || !connect_to(far, &known->at, now))
-			known->gone = true; /* it is not there any more */
-		known->tries++;
+		/* It is not there any more. */
+		known->gone = known->tries == MOST_TRIES * known->n_at;
+		if (!known->gone)
+			(void)connect_to(far, &known->at[known->tries++ % known->n_at], now);
 	}
 }
 
 static void look_for_door(struct hoist__far *far, uint64_t now)
 {
-	bool knocking = false;
-	for (unsigned i = 0; i < far->n_doors; i++)
-		knocking = knocking || is_connecting(far, &far->door[i]);
+	bool knocking = is_connecting(far, far->door, far->n_doors);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) /* its roster is on its way */
 		knocking = knocking || (far->peers[i].channel != NULL && far->peers[i].connector);
 	if (far->door_fd >= 0 || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
@@ -261,12 +266,14 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 	/* Members that had little to load may have ended since. */
 	unsigned n_swarm = hoist__swarm_members(far->swarm);
 	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
+	const char *unmet = far->folder_fd >= 0 ? "a member that is named there does not answer"
+						: "nobody listens there";
 	if (far->n_ranks > n_came)
-		(void)snprintf(far->note, sizeof far->note, "%u of %u members came%s", n_came,
-			       far->n_ranks,
-			       far->met_door ? "" : "; nobody listens at the group's address");
+		(void)snprintf(far->note, sizeof far->note, "%u of %u members came to %.100s%s%s",
+			       n_came, far->n_ranks, far->door_text, far->met_door ? "" : "; ",
+			       far->met_door ? "" : unmet);
 	else if (late && !far->met_door)
-		(void)snprintf(far->note, sizeof far->note, "nobody listens at %s", far->door_text);
+		(void)snprintf(far->note, sizeof far->note, "%.100s: %s", far->door_text, unmet);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
 		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
 		   far->note);
@@ -278,7 +285,10 @@ void hoist__far_meet(struct hoist__far *far, uint64_t now)
 {
 	accept_all(far, far->door_fd, now);
 	accept_all(far, far->listen_fd, now);
-	look_for_door(far, now);
+	if (far->folder_fd >= 0)
+		hoist__far_look_in_folder(far, now);
+	else
+		look_for_door(far, now);
 	connect_known(far, now);
 	if (far->state == HOIST__FAR_BEGUN)
 		return;

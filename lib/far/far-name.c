@@ -68,7 +68,7 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 	far->source.ops = &hoist__far_ops;
 	far->n_ranks = group->n_ranks;
 	far->reads = true;
-	far->door_fd = far->listen_fd = far->bell = -1;
+	far->door_fd = far->listen_fd = far->folder_fd = far->bell = -1;
 	far->timeout_ns = group->timeout_ns < MOST_TIMEOUT_NS ? group->timeout_ns : MOST_TIMEOUT_NS;
 	far->report.note = far->note;
 	pthread_mutex_init(&far->lock, NULL);
@@ -78,11 +78,13 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 		free(far);
 		return hoist__fail_errno(-ENOMEM, "a group's condition");
 	}
-	err = split_name(far, group->name);
+	bool folder = strncmp(group->name, HOIST__FAR_FOLDER_SCHEME,
+			      strlen(HOIST__FAR_FOLDER_SCHEME)) == 0;
+	err = folder ? hoist__far_split_folder(far, group->name) : split_name(far, group->name);
 	if (err == 0)
 		err = hoist__secret_find(group->secret, &far->secret);
 	if (err == 0)
-		err = check_secret(far);
+		err = folder ? hoist__far_own_doors(far) : check_secret(far);
 	while (err == 0 && far->id == 0)
 		hoist__secret_random(&far->id, sizeof far->id);
 	if (err < 0)

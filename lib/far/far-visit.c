@@ -199,7 +199,8 @@ static int visit_all(struct visit *visit)
 	struct hoist__far *far = visit->far;
 	uint64_t end = hoist__now_ns() + far->timeout_ns;
 	for (;;) {
-		int err = -ENODATA;
+		int err = hoist__fail(-ENODATA, "no member is there");
+		hoist__far_find_doors(far);
 		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(err); i++)
 			err = visit_one(visit, &far->door[i], end);
 		while (visit->n_hosts > 0 && err != 1 && may_pass(err))

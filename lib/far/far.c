@@ -257,7 +257,8 @@ static void note_counts(struct hoist__far *far)
 int hoist_group_get_report(hoist_load *load, hoist_group_report *report)
 {
 	if (load->source == NULL || load->source->ops != &hoist__far_ops)
-		return hoist__fail(-ENOTSUP, "the load is of no group \"tcp://...\"");
+		return hoist__fail(-ENOTSUP, "the load is of no group on several machines, "
+					     "\"tcp://...\" or \"dir:...\"");
 	if (!hoist__job_is_done(&load->job))
 		return hoist__fail(-EAGAIN,
 				   "the load has not ended yet; its report is not complete");
@@ -292,6 +293,8 @@ static void destroy(struct hoist__load_source *source)
 {
 	struct hoist__far *far = hoist__far_of(source);
 	hoist__far_close(far);
+	if (far->folder_fd >= 0)
+		(void)close(far->folder_fd);
 	if (far->bell >= 0)
 		(void)close(far->bell);
 	hoist__swarm_destroy(far->swarm);

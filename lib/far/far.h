@@ -5,6 +5,7 @@
  *   far.c          the source: slots, chunks whose cells are here, the end
  *   far-name.c     the group's name and secret, and the identity of a checkpoint
  *   far-meet.c     how members find each other, and when a member begins
+ *   far-folder.c   the same, at a folder that all see
  *   far-peer.c     the other members: channels, messages, life and death
  *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
  *   far-thread.c   the thread that does all of this
@@ -22,8 +23,9 @@
  *
  * Meeting: a group has a door, "host:port".  The first member that can listen there is the door.
  * The others connect to the door, and learn the addresses of those that are there already.  If the
- * door leaves, a member on its machine opens the door again.  Each pair of members has one channel,
- * which the member that came later makes:
+ * door leaves, a member on its machine opens the door again.  Or the group has a folder that all
+ * see, in which each member posts its addresses: each is a door then.  Each pair of members has one
+ * channel, which the member that came later makes:
  *
  *     both       HELLO name, id, identity, cells, has the files, port, address of the fabric
  *     acceptor   ROSTER for each member that is or was there, ROSTER_END
@@ -98,6 +100,12 @@
 /* Members that are or were there: more have come and gone then than a swarm can have. */
 #define HOIST__FAR_MOST_KNOWN ((size_t)4 * HOIST__SWARM_MEMBERS)
 #define HOIST__FAR_SCHEME "tcp://"
+#define HOIST__FAR_FOLDER_SCHEME "dir:"
+#define HOIST__FAR_PLACES 4u /* addresses of one member */
+#define HOIST__FAR_DOORS 16u
+/* Members that the door's roster does not have came later, and connect themselves: two connections
+ * that cross would both be refused. */
+#define HOIST__FAR_CROSS_NS (UINT64_C(2) * 1000000000)
 #define HOIST__FAR_TEXT 256u
 
 /* A channel to another member, to a process that is about to become one, or to a visitor. */
@@ -130,14 +138,16 @@ struct hoist__far_peer {
 	uint64_t heard_at;
 };
 
-/* A member that others have named, to be connected to, or one that has gone. */
+/* A member that others, or a folder, have named, to be connected to, or one that has gone. */
 struct hoist__far_known {
 	uint64_t id;
 	bool gone;
-	unsigned tries;
+	bool earlier;	/* it was in the folder before this member */
+	unsigned tries; /* of its addresses, in turn */
 	uint64_t after; /* it is connected to then, if it has not connected itself */
 	size_t first_cell;
-	struct hoist__address at;
+	struct hoist__address at[HOIST__FAR_PLACES];
+	unsigned n_at;
 };
 
 struct hoist__far_slot {
@@ -173,9 +183,13 @@ enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
 struct hoist__far {
 	struct hoist__load_source source;
 	unsigned n_ranks; /* 0: unknown */
-	char *name;	  /* behind the door's address */
-	char *door_text;  /* "host:port" */
-	struct hoist__address door[4];
+	char *name;	  /* behind the door's address, or the folder */
+	char *door_text;  /* "host:port"; the folder */
+	int folder_fd;	  /* -1: the group has a door */
+	bool posted;	  /* this member's file is in the folder, */
+	uint64_t born;	  /* since then */
+	/* HOST has these addresses.  With a folder: this member; for a visitor, the members. */
+	struct hoist__address door[HOIST__FAR_DOORS];
 	unsigned n_doors;
 	unsigned next_door; /* to be connected to */
 	struct hoist__secret secret;
@@ -242,8 +256,10 @@ static inline struct hoist__far *hoist__far_of(struct hoist__load_source *source
 	return HOIST__CONTAINER_OF(source, struct hoist__far, source);
 }
 
-/* Makes the source of a load.  @group: checked, with a timeout; named "tcp://host:port/name".
- * Returns: 0; -EINVAL; -EACCES and the like (the secret); -EHOSTUNREACH; -ENOMEM. */
+/* Makes the source of a load.  @group: checked, with a timeout; named "tcp://host:port/name" or
+ * "dir:folder/name".
+ * Returns: 0; -EINVAL; -EACCES and the like (the secret); -EHOSTUNREACH; as open() (the folder);
+ * -ENOMEM. */
 int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret);
 
 /* The rest of hoist_group_look(), likewise. */
@@ -301,12 +317,34 @@ bool hoist__far_accepts(const struct hoist__far *far);
 /* Learns of a member that is or was there. */
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);
 
+/* The entry of a member, which may be a new one.  NULL: there are too many. */
+struct hoist__far_known *hoist__far_known_of(struct hoist__far *far, uint64_t id);
+
 /* Is the text an address in numbers?  A name would have a name server asked. */
 bool hoist__far_is_address(const char *text);
 
 /* Notes the id and the pace of a member that has left: its turns count. */
 void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
 void hoist__far_close(struct hoist__far *far);
+
+/* --- far-folder.c --- */
+
+/* Splits "dir:folder/name", and opens the folder.  Returns: 0; -EINVAL; as open(); -ENOMEM. */
+int hoist__far_split_folder(struct hoist__far *far, const char *name);
+
+/* The addresses at which this member shall be found.  Returns: 0; as hoist__address_own(). */
+int hoist__far_own_doors(struct hoist__far *far);
+
+/* Posts this member's file.  Returns: 0; as open(), write() and rename(). */
+int hoist__far_post(struct hoist__far *far);
+void hoist__far_unpost(struct hoist__far *far);
+
+/* Reads the others' files, until this member begins.  The far thread's. */
+void hoist__far_look_in_folder(struct hoist__far *far, uint64_t now);
+
+/* For a visitor of a group with a folder: the doors are those of the members that the folder names
+ * now. */
+void hoist__far_find_doors(struct hoist__far *far);
 
 /* --- far-peer.c: the far thread's --- */
 

@@ -31,15 +31,15 @@ static bool is_shm(const hoist_group *group)
 static int check_name(const char *name)
 {
 	if (name == NULL)
-		return hoist__fail(-EINVAL,
-				   "hoist_group.name is NULL; it is \"shm:\" and a name, or "
-				   "\"tcp://host:port/name\"");
-	if (begins_with(name, shm->scheme) || begins_with(name, HOIST__FAR_SCHEME))
+		return hoist__fail(-EINVAL, "hoist_group.name is NULL; it is \"shm:\" and a name, "
+					    "\"tcp://host:port/name\", or \"dir:folder/name\"");
+	if (begins_with(name, shm->scheme) || begins_with(name, HOIST__FAR_SCHEME) ||
+	    begins_with(name, HOIST__FAR_FOLDER_SCHEME))
 		return 0;
 	return hoist__fail(
 		-ENOTSUP,
 		"\"%.80s\" names no group; a group is \"shm:\" and a name, on one machine, "
-		"or \"tcp://host:port/name\"",
+		"or \"tcp://host:port/name\", or \"dir:folder/name\"",
 		name);
 }
 

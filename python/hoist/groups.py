@@ -24,9 +24,9 @@ def group_of(group, rank=None, timeout=None, secret=None):
     is_far = group is not None and launcher.is_far(group)
     if group is None or rank is None and not is_far:
         raise ValueError('a group has a name and a rank: group="shm:NAME", rank="R/N"; on several machines '
-                         'group="tcp://HOST:PORT/NAME"')
+                         'group="tcp://HOST:PORT/NAME" or group="dir:FOLDER/NAME"')
     if secret is not None and not is_far:
-        raise ValueError("group_secret is for groups of several machines, tcp://HOST:PORT/NAME; leave it out")
+        raise ValueError("group_secret is for groups of several machines, tcp: and dir:; leave it out")
     number, n_ranks = _rank_of(rank) if rank is not None else launcher.rank()
     name = launcher.name(group)
     return name, number, n_ranks, 0 if timeout is None else max(1, int(timeout * 1e9)), secret

@@ -13,8 +13,8 @@ _PORT = 7117
 
 
 def is_far(group):
-    """True for "tcp://..."."""
-    return group.startswith("tcp://")
+    """True for "tcp://..." and "dir:..."."""
+    return group.startswith(("tcp://", "dir:"))
 
 
 def rank():

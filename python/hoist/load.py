@@ -357,9 +357,10 @@ def load(source, device=None, *, window=None, progress=None, **options):
         Where a write to a mapped buffer goes; "readwrite": to the file.
     engine : {"auto", "io_uring", "threads"}
     group, rank : str, optional
-        "shm:NAME", or "tcp://HOST:PORT/NAME" for several machines (doc/group.md), and "R/N": this
-        process is rank R of N that load together.  The group reads each byte once.  A rank may have
-        tensors before the others have theirs.  At the end all ranks of "shm:" have succeeded, or
+        "shm:NAME", or for several machines "tcp://HOST:PORT/NAME" or "dir:FOLDER/NAME", a folder that
+        all see (doc/group.md; "tcp:" below is both), and "R/N": this process is rank R of N that load
+        together.  The group reads each byte once.  A rank may have tensors before the others have
+        theirs.  At the end all ranks of "shm:" have succeeded, or
         none; those of "tcp:" go on without one that failed, and may leave out `rank`.  Where there is
         nothing at `source`, the ranks of "tcp:" that have the files give all bytes.  Not with
         `order`, `window` and maps.

@@ -113,6 +113,24 @@ Test(net_address, loopback_is_what_no_other_machine_reaches)
 	}
 }
 
+Test(net_address, this_machine_has_addresses_of_one_family)
+{
+	struct hoist__address own[8], one[2] = {{.text = "untouched"}, {.text = "untouched"}};
+	int n = hoist__address_own(own, 8);
+	cr_assert(n >= 1 && n <= 8, "%d: %s", n, hoist_error());
+	for (int i = 0; i < n; i++) {
+		int fd;
+		cr_expect_eq(own[i].socket.ss_family, own[0].socket.ss_family);
+		cr_expect_eq(hoist__address_port(&own[i]), 0);
+		cr_expect(n == 1 || !hoist__address_loopback(&own[i]), "%s", own[i].text);
+		OK(hoist__address_listen(&own[i], &fd, NULL));
+		(void)close(fd);
+	}
+	cr_expect_eq(hoist__address_own(one, 1), 1);
+	cr_expect_str_eq(one[0].text, own[0].text);
+	cr_expect_str_eq(one[1].text, "untouched");
+}
+
 Test(net_address, a_port_can_be_set)
 {
 	static const char *const texts[][2] = {{"10.0.0.1:1", "10.0.0.1:65535"},

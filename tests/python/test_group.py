@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -91,7 +92,9 @@ class Ranks(files.WithModel):
     @unittest.skipUnless(has_ucx(), "no UCX")
     def test_without_files(self):
         """A rank without the files has all bytes from the one that has them."""
-        options = {"group": f"tcp://{HOST}:7120/none", "group_secret": self.secret, "group_timeout": 600}
+        folder = tempfile.mkdtemp()
+        self.addCleanup(os.rmdir, folder)
+        options = {"group": f"dir:{folder}/none", "group_secret": self.secret, "group_timeout": 600}
         absent = self.start({**options, "rank": "1/2"}, "stream", path=self.path + ".absent")
         whole = self.start({**options, "rank": "0/2"}, "stream")
         said = [self.said(process) for process in (whole, absent)]
@@ -160,6 +163,7 @@ class Launchers(unittest.TestCase):
         self.assertEqual(launcher.rank(), (1, 2))
         self.assertEqual(Options(group="tcp://a:1/b").given["group"], ("tcp://a:1/b", 1, 2, 0, None))
         self.assertEqual(Options(group="tcp://a:1/b", rank="3/4").given["group"], ("tcp://a:1/b", 3, 4, 0, None))
+        self.assertEqual(Options(group="dir:/a/b").given["group"], ("dir:/a/b", 1, 2, 0, None))
         for rank in ("2", "-1", "x", "1.0"):
             os.environ["RANK"] = rank
             self.assertRaisesRegex(ValueError, f"RANK={rank} and WORLD_SIZE=2", launcher.rank)

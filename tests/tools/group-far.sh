@@ -72,6 +72,13 @@ for name in tcp://$host/a tcp://$host:99999/a; do
 	one_line port
 	no_output
 done
+for name in dir:a "dir:$work/" "dir:$work/$(printf '%064d' 0)"; do
+	run 1 load --group "$name" "$work/model"
+	one_line "dir:FOLDER/NAME"
+	no_output
+done
+run 1 load --group "dir:$work/absent/a" "$work/model"
+one_line "No such file or directory; name a folder that all ranks see"
 run 1 load --group udp://a:1/b --rank 0/2 "$work/model"
 one_line 'tcp://host:port/name'
 run 2 load --group "shm:$$" "$work/model"
@@ -188,6 +195,29 @@ for r in 0 1 2; do
 	json =true:verified r:fresh_seconds o:group <"$work/$r" || fail "the report of rank $r"
 done
 unset SLURM_STEP_NODELIST SLURM_PROCID SLURM_NTASKS
+
+# At a folder.
+mkdir "$work/door"
+for r in 0 1 2; do
+	rank $r --group "dir:$work/door/a" --rank $r/3 --verify --json "$work/model"
+	eval "pid$r=\$!"
+done
+for r in 0 1 2; do
+	eval "ended \$pid$r 0 $r"
+	json =true:verified =3:group.members <"$work/$r" || fail "the report of rank $r: $(cat "$work/$r")"
+done
+rank there --group "dir:$work/door/b" --rank 0/2 --json "$work/model"
+there=$!
+until hoist group status --json "dir:$work/door/b" >"$work/status" 2>/dev/null; do
+	kill -0 "$there" || fail "a rank that waits at a folder has ended"
+done
+grep -q '"has_files": true' "$work/status" || fail "status: $(cat "$work/status")"
+rank nowhere --group "dir:$work/door/b" --rank 1/2 --json "$work/absent/model"
+ended $! 0 nowhere
+ended "$there" 0 there
+rmdir "$work/door" || fail "a rank has left its file"
+run 1 group status "dir:$work/b"
+one_line "no member of the group is in $work"
 
 # Ranks that do not belong to the group.
 rank 0 --group "$door/a" --rank 0/2 --group-timeout 600 "$work/model"

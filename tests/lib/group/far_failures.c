@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Two members of a group of several machines, in a process each.  In one of them each allocation,
- * each call on sockets and each function of UCX fails in turn: its load has all bytes, or says why
+ * each call on sockets, each function of UCX, and, where the group meets at a folder, each call on
+ * files fails in turn: its load has all bytes, or says why
  * not, and leaves nothing; the other, which is well, has all its bytes.
  * HOIST_TEST_FORM=long: no call is left out.  Exit: 0, 1, 77. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,6 +17,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,8 +34,9 @@
 
 /* --- calls that fail --- */
 
-enum kind { ALLOCATIONS, SOCKETS, UCX, N_KINDS };
-static const char *const kinds[] = {"allocation", "call on sockets", "function of UCX"};
+enum kind { ALLOCATIONS, SOCKETS, UCX, FILES, N_KINDS };
+static const char *const kinds[] = {"allocation", "call on sockets", "function of UCX",
+				    "call on files"};
 
 static enum kind failing;
 static unsigned long fail_at; /* 0: none */
@@ -55,6 +60,21 @@ static bool fails(enum kind kind, const char *name)
 	}
 #include "tests/support/failing-sockets.inc.h"
 FAILS(int, eventfd, (unsigned count, int flags), (count, flags))
+
+/* The calls of lib/far/far-folder.c, and what net/address.c asks for it. */
+#define FILES_FAIL(result, failure, name, parameters, arguments)                                   \
+	WRAP(result, name, parameters)                                                             \
+	{                                                                                          \
+		return fails(FILES, #name) ? (failure) : __real_##name arguments;                  \
+	}
+FILES_FAIL(int, -1, open, (const char *path, int flags), (path, flags))
+FILES_FAIL(int, -1, openat, (int folder, const char *name, int flags, mode_t mode),
+	   (folder, name, flags, mode))
+FILES_FAIL(int, -1, fstat, (int fd, struct stat *ret), (fd, ret))
+FILES_FAIL(ssize_t, -1, write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
+FILES_FAIL(int, -1, renameat, (int from, const char *a, int to, const char *b), (from, a, to, b))
+FILES_FAIL(DIR *, NULL, fdopendir, (int fd), (fd))
+FILES_FAIL(int, -1, getifaddrs, (struct ifaddrs * *ret), (ret))
 
 WRAP(int, pthread_create,
      (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument))
@@ -130,7 +150,7 @@ static hoist_checkpoint *checkpoint;
 static hoist_budget *budget;
 
 struct order {
-	char name[64];
+	char name[200];
 	bool over;
 };
 
@@ -178,6 +198,11 @@ static void name_group(struct order *order)
 {
 	struct hoist__address at, any;
 	int fd;
+	if (failing == FILES) {
+		(void)snprintf(order->name, sizeof order->name, "dir:%s/failures-%lu",
+			       support_path("door"), fail_at);
+		return;
+	}
 	CHECK(hoist__address_find("127.0.0.1:0", true, &any, 1) == 1);
 	CHECK(hoist__address_listen(&any, &fd, &at) == 0);
 	(void)close(fd);
@@ -235,6 +260,7 @@ static void sweep(int orders, int answers)
 		CHECK(sums.n_failed > 5 && sums.n_ended > 0 && sums.n_met > 0);
 		CHECK(sums.n_ended < sums.n_failed);
 	}
+	OK(rmdir(support_path("door"))); /* each member has taken its file along */
 	const struct order end = {.over = true};
 	CHECK(write(orders, &end, sizeof end) == (ssize_t)sizeof end);
 	(void)fflush(NULL);
@@ -246,8 +272,9 @@ int main(void)
 	int orders[2], answers[2];
 	if (ucx_of_child() == 0)
 		return 77;
-	OK(unsetenv("HOIST_GROUP_SECRET"));
+	OK(setenv("HOIST_GROUP_SECRET", "a secret of this test's", 1));
 	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
+	OK(mkdir(support_path("door"), 0700));
 	support_write("model.safetensors", 0, 2, sizes, -1);
 	checkpoint = support_open("model.safetensors");
 	OK(hoist_budget_create(72 << 20, &budget));

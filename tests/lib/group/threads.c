@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <hoist/group.h>
@@ -14,7 +15,7 @@ enum { N_RANKS = 3, N_LOADS = 4 };
 
 static hoist_checkpoint *checkpoints[N_RANKS];
 static hoist_load *loads[N_RANKS][N_LOADS];
-static char names[N_LOADS][64]; /* of the groups, which are one after the other */
+static char names[N_LOADS][256]; /* of the groups, which are one after the other */
 
 static void *rank_main(void *argument)
 {
@@ -70,12 +71,23 @@ static void several_machines(void)
 	load_together();
 }
 
+static void at_a_folder(void)
+{
+	const char *folder = support_path("door");
+	OK(mkdir(folder, 0700));
+	for (unsigned i = 0; i < N_LOADS; i++)
+		(void)snprintf(names[i], sizeof names[i], "dir:%s/threads-%u", folder, i);
+	load_together();
+	OK(rmdir(folder)); /* each member has taken its file along */
+}
+
 int main(void)
 {
 	static const size_t sizes[] = {7000000, 3000, 12000000, 0, 25000000, 8192, 1};
 	support_write("model.safetensors", 0, 7, sizes, -1);
 	CASE(one_machine);
 	CASE(several_machines);
+	CASE(at_a_folder);
 	support_cleanup();
 	return 0;
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* A group that meets at a folder which has files that no member wrote, and files of members that
+ * were killed: the group meets all the same, and removes what is old.  Exit: 0, 1, 77. */
+#include "config.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <hoist/group.h>
+
+#include "tests/support/count.h"
+#include "tests/support/free-port.h"
+#include "tests/support/load-support.h"
+#include "tests/support/net-fabric.h"
+
+enum { N_RANKS = 2 };
+
+static const char *folder;
+static char name[256];
+
+/* The path of a file of the group "job". */
+static const char *post(unsigned id, char path[512])
+{
+	(void)snprintf(path, 512, "%s/job.%016x.member", folder, id);
+	return path;
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+	CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void remove_folder(void)
+{
+	DIR *entries = opendir(folder);
+	const struct dirent *entry;
+	CHECK(entries != NULL);
+	while ((entry = readdir(entries)) != NULL)
+		if (unlinkat(dirfd(entries), entry->d_name, 0) < 0)
+			(void)unlinkat(dirfd(entries), entry->d_name, AT_REMOVEDIR);
+	(void)closedir(entries);
+	OK(rmdir(folder));
+}
+
+/* Files that are no member's. */
+static const char *const nonsense[] = {
+	"",
+	"hoist member 1",
+	"hoist member 1\n",
+	"hoist member 2\n1 1\n127.0.0.1:1\n",
+	"hoist member 1\n0 1\n127.0.0.1:1\n", /* no id */
+	"hoist member 1\n2 1\n",	      /* no address */
+	"hoist member 1\n2 1\nlocalhost:1\n", /* a name */
+	"hoist member 1\n2 1\n127.0.0.1:0\n",
+	"hoist member 1\n2 1\n127.0.0.1\n",
+	"hoist member 1\nx y\n127.0.0.1:1\n",
+	"hoist member 1\n\n\n\n",
+};
+enum { N_NONSENSE = sizeof nonsense / sizeof nonsense[0] };
+
+static void fill_folder(void)
+{
+	char path[512], other[512], text[4096];
+	for (unsigned i = 0; i < N_NONSENSE; i++)
+		write_file(post(100 + i, path), nonsense[i]);
+	memset(text, '7', sizeof text - 1);
+	text[sizeof text - 1] = '\0';
+	write_file(post(200, path), text);
+	OK(mkfifo(post(201, path), 0600));
+	OK(mkdir(post(202, path), 0700));
+	OK(symlink(post(100, other), post(203, path)));
+	(void)snprintf(path, sizeof path, "%s/job.member", folder);
+	write_file(path, "hoist member 1\n3 1\n127.0.0.1:1\n");
+	(void)snprintf(path, sizeof path, "%s/job2.%016x.member", folder, 4u);
+	write_file(path, "hoist member 1\n4 1\n127.0.0.1:1\n");
+}
+
+/* The file of a member at whose address nobody listens, written so long ago. */
+static void write_dead(unsigned id, time_t age_s)
+{
+	char path[512], text[128];
+	const struct timespec then = {.tv_sec = time(NULL) - age_s};
+	const struct timespec times[] = {then, then};
+	(void)snprintf(text, sizeof text, "hoist member 1\n%x %x\n127.0.0.1:%u\n", id, id,
+		       free_port());
+	write_file(post(id, path), text);
+	OK(utimensat(AT_FDCWD, path, times, 0));
+}
+
+static void *rank_main(void *argument)
+{
+	hoist_checkpoint *checkpoint = support_open("model.safetensors");
+	hoist_group_report report = {.size = sizeof report};
+	hoist_load_options o = {.size = sizeof o};
+	hoist_load *load;
+	const hoist_group group = {.size = sizeof group,
+				   .name = name,
+				   .rank = (unsigned)(uintptr_t)argument,
+				   .n_ranks = N_RANKS};
+	OK(hoist_group_load(&group, checkpoint, &o, &load));
+	OK(hoist_load_wait(load));
+	support_compare(checkpoint, load);
+	OK(hoist_group_get_report(load, &report));
+	CHECK(report.note[0] == '\0');
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	return NULL;
+}
+
+static void meet(void)
+{
+	pthread_t threads[N_RANKS];
+	for (unsigned r = 0; r < N_RANKS; r++)
+		OK(pthread_create(&threads[r], NULL, rank_main, (void *)(uintptr_t)r));
+	for (unsigned r = 0; r < N_RANKS; r++)
+		OK(pthread_join(threads[r], NULL));
+}
+
+/* Members meet, ignore what they cannot read, and leave it. */
+static void nonsense_is_ignored(void)
+{
+	fill_folder();
+	unsigned n = count_entries(folder);
+	CHECK(n == N_NONSENSE + 6);
+	meet();
+	CHECK(count_entries(folder) == n);
+}
+
+/* The old file goes, the new one stays: its member may be starting. */
+static void killed_members_are_passed_over(void)
+{
+	char path[512];
+	unsigned n = count_entries(folder);
+	write_dead(301, 3600);
+	write_dead(302, 0);
+	meet();
+	CHECK(access(post(301, path), F_OK) < 0);
+	CHECK(access(post(302, path), F_OK) == 0);
+	CHECK(count_entries(folder) == n + 1);
+}
+
+static void folders_that_are_refused(void)
+{
+	static const struct {
+		const char *name;
+		int err;
+		const char *words;
+	} rows[] = {
+		{"dir:", -EINVAL, "dir:FOLDER/NAME"},
+		{"dir:a", -EINVAL, "dir:FOLDER/NAME"},
+		{"dir:a/", -EINVAL, "dir:FOLDER/NAME"},
+		{"dir:/proc/self/none/a", -ENOENT, "name a folder that all ranks see"},
+		{"dir:/proc/self/status/a", -ENOTDIR, "the group's folder"},
+	};
+	hoist_checkpoint *checkpoint = support_open("model.safetensors");
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const hoist_group group = {.size = sizeof group, .name = rows[i].name};
+		hoist_load_options o = {.size = sizeof o};
+		hoist_load *load = NULL;
+		check_at("%s", rows[i].name);
+		CHECK(hoist_group_load(&group, checkpoint, &o, &load) == rows[i].err);
+		CHECK(strstr(hoist_error(), rows[i].words) != NULL);
+	}
+	/* A folder in which nobody can write: the load says so. */
+	const hoist_group group = {.size = sizeof group, .name = "dir:/proc/self/a"};
+	hoist_load_options o = {.size = sizeof o};
+	hoist_load *load = NULL;
+	int err = hoist_group_load(&group, checkpoint, &o, &load);
+	CHECK(err == 0 && hoist_load_wait(load) < 0);
+	CHECK(strstr(hoist_error(), "the group's folder /proc/self") != NULL);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+int main(void)
+{
+	static const size_t sizes[] = {5000000, 3000};
+	if (ucx_of_child() == 0)
+		return 77;
+	support_write("model.safetensors", 0, 2, sizes, -1);
+	folder = support_path("door");
+	OK(mkdir(folder, 0700));
+	(void)snprintf(name, sizeof name, "dir:%s/job", folder);
+	CASE(nonsense_is_ignored);
+	CASE(killed_members_are_passed_over);
+	CASE(folders_that_are_refused);
+	remove_folder();
+	support_cleanup();
+	return 0;
+}
