@@ -67,7 +67,7 @@ measure save "$build/bench/save" --runs "$runs" --json - "$folder/2g/$model"
 measure shared "$build/bench/shared" --runs "$runs" --json - "$folder/1g/$model" \
 	"$folder/rows16k/$model"
 measure attach "$build/bench/attach" --runs "$runs" --json - "$folder/2g/$model"
-measure group "$build/bench/group" --runs "$runs" --json - "$folder/1g/$model"
+measure group hoist bench group --runs "$runs" --json "$folder/1g/$model"
 [ -z "$python" ] || measure peers "$python" "$here/peers.py" --library \
 	"$build/lib/.libs/libhoist.so" --runs "$runs" --json "$folder/2g/$model"
 if [ -n "$python" ] && "$python" -c 'import hoist' 2>/dev/null; then

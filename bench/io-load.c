@@ -290,7 +290,7 @@ int bench_load(const struct bench_request *request)
 		status = bench_file_select(&bench->file, QUICK_BYTES);
 	/* A group's ranks are forks: no driver is open yet, and no thread runs. */
 	if (status == STATUS_OK)
-		status = bench_ranks(&bench->file, NULL, bench->runs, &bench->results);
+		status = bench_ranks(&bench->file, bench->runs, NULL, &bench->results);
 	if (status == STATUS_OK)
 		status = open_devices(bench);
 	if (status == STATUS_OK)

@@ -35,14 +35,15 @@
 #define N_RANKS 4
 #define PIECE_BYTES ((size_t)2 << 20)
 #define SHARED_BYTES ((size_t)16 << 20) /* of each rank's slots */
+#define MOST_NOTE 160
 
 static const char work[] = "a group of 4";
 
-enum { PLAIN, HOT, QUARTERS, WHOLES, N_SUBJECTS };
+enum { PLAIN, HOT, QUARTERS, WHOLES, FAR, N_SUBJECTS };
 
 static const char *const names[N_SUBJECTS] = {"one process, plain", "4 processes, hot copies",
-					      "4 ranks, a quarter each",
-					      "4 ranks, everything each"};
+					      "4 ranks, a quarter each", "4 ranks, everything each",
+					      "4 ranks over UCX, everything each"};
 
 /* Figures that the ranks of one run share with the parent. */
 struct shared {
@@ -50,12 +51,15 @@ struct shared {
 	uint64_t stored[N_RANKS]; /* bytes read from storage meanwhile */
 	double cpu[N_RANKS];
 	_Atomic unsigned n_touched; /* ranks that hold their touched memory */
+	char note[MOST_NOTE];	    /* why a rank over UCX had fewer others; "" */
 };
 
 struct run {
 	struct bench_file *file;
 	int subject;
-	unsigned number; /* of the group, for its name */
+	char name[64]; /* of the group */
+	unsigned number;
+	struct group_watch *watch; /* NULL: there is no subject FAR */
 	int ready[2];
 	int go[2];
 	struct shared *shared;
@@ -176,18 +180,24 @@ static hoist_load_slice *quarters_of(const struct bench_file *file, hoist_checkp
 	return slices;
 }
 
+static void note_members(const struct run *run, hoist_load *load)
+{
+	hoist_group_report report = {.size = sizeof report};
+	bench_must(hoist_group_get_report(load, &report), "reporting", run->name);
+	if (report.n_members < N_RANKS)
+		(void)snprintf(run->shared->note, MOST_NOTE, "%.150s", report.note);
+}
+
 /* Returns: as await_start(). */
 static double load(const struct run *run, unsigned rank)
 {
 	const struct bench_file *file = run->file;
-	char name[64];
 	hoist_device *device = NULL;
 	hoist_checkpoint *checkpoint = NULL;
 	hoist_load *load = NULL;
 	hoist_load_slice *slices = NULL;
-	(void)snprintf(name, sizeof name, "shm:bench-%d-%u", (int)getppid(), run->number);
 	const hoist_group group = {
-		.size = sizeof group, .name = name, .rank = rank, .n_ranks = N_RANKS};
+		.size = sizeof group, .name = run->name, .rank = rank, .n_ranks = N_RANKS};
 	bench_must(hoist_device_open("cpu", &device), "opening", "cpu");
 	bench_must(hoist_checkpoint_open(file->path, file->open_flags, &checkpoint), "opening",
 		   file->path);
@@ -208,6 +218,8 @@ static double load(const struct run *run, unsigned rank)
 		   "loading", file->path);
 	bench_must(hoist_load_wait(load), "loading", file->path);
 	run->shared->ended[rank] = clock_seconds();
+	if (run->subject == FAR)
+		note_members(run, load);
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);
 	hoist_device_unref(device);
@@ -278,6 +290,16 @@ static bool await_end(unsigned n, const pid_t *children, bool good)
 	return good;
 }
 
+static void name_group(struct run *run)
+{
+	if (run->subject == FAR)
+		(void)snprintf(run->name, sizeof run->name, "tcp://127.0.0.1:%u/bench",
+			       group_watch_port());
+	else
+		(void)snprintf(run->name, sizeof run->name, "shm:bench-%d-%u", (int)getpid(),
+			       run->number);
+}
+
 /* *seconds: from the start to the last end.  Returns a STATUS_*; *good false: a process failed, and
  * has printed why. */
 static int measure(struct run *run, double *seconds, bool *good)
@@ -286,6 +308,7 @@ static int measure(struct run *run, double *seconds, bool *good)
 	pid_t children[N_RANKS];
 	const struct bench_way way = {.hot = run->subject == HOT};
 	memset(run->shared, 0, sizeof *run->shared);
+	name_group(run);
 	if (bench_file_prepare(run->file, &way) != STATUS_OK)
 		return STATUS_FAILED;
 	if (pipe(run->ready) < 0 || pipe(run->go) < 0)
@@ -293,6 +316,9 @@ static int measure(struct run *run, double *seconds, bool *good)
 	*good = start(run, n, children);
 	double begin = clock_seconds();
 	(void)close(run->go[1]);
+	for (group_watch_begin(run->subject == FAR ? run->watch : NULL, begin);
+	     *good && run->subject == FAR && !has_ended(n, children);)
+		group_watch_look(run->watch, run->name);
 	*good = await_end(n, children, *good);
 	double end = begin;
 	for (unsigned r = 0; r < n; r++)
@@ -328,24 +354,27 @@ static void add(struct results *results, const struct figures *figures)
 	double plain = samples_median(&figures->seconds[PLAIN]);
 	double hot = samples_median(&figures->seconds[HOT]);
 	double longer = hot > plain ? hot : plain;
-	bool all = true;
 	for (int s = 0; s < N_SUBJECTS; s++) {
-		all = all && figures->seconds[s].n > 0;
+		if (figures->seconds[s].n == 0)
+			continue;
 		results_samples(results, work, names[s], "s", &figures->seconds[s]);
 		char cpu[64];
 		(void)snprintf(cpu, sizeof cpu, "%s, CPU of all", names[s]);
 		results_samples(results, work, cpu, "s", &figures->cpu[s]);
 	}
-	if (!all) {
-		results_missing(results, "the bars of groups", "--part left subjects out");
-		return;
-	}
 	results_bar(results, work, "a quarter each: time / one plain load's",
 		    samples_median(&figures->seconds[QUARTERS]) / plain, "x", false, 1.15);
 	results_bar(results, work, "everything each: time / max(plain, hot copies)",
 		    samples_median(&figures->seconds[WHOLES]) / longer, "x", false, 1.15);
-	for (int s = QUARTERS; s <= WHOLES; s++) {
+	if (figures->seconds[FAR].n > 0)
+		results_value(results, work, "over UCX: time / shared memory's",
+			      samples_median(&figures->seconds[FAR]) /
+				      samples_median(&figures->seconds[WHOLES]),
+			      "x");
+	for (int s = QUARTERS; s < N_SUBJECTS; s++) {
 		char read[80];
+		if (figures->seconds[s].n == 0)
+			continue;
 		(void)snprintf(read, sizeof read, "%s, read for each byte", names[s]);
 		if (samples_median(&figures->reads[s]) < 0)
 			results_missing(results, read, "/proc/self/io has no account of them");
@@ -355,19 +384,21 @@ static void add(struct results *results, const struct figures *figures)
 	}
 }
 
-static int measure_all(struct run *run, const char *part, unsigned runs, struct figures *figures,
+static int measure_all(struct run *run, unsigned runs, struct figures *figures,
 		       struct results *results)
 {
-	for (unsigned i = 0; i < runs * N_SUBJECTS; i++) {
-		int s = (int)((i + i / N_SUBJECTS) % N_SUBJECTS);
+	unsigned n = run->watch != NULL ? N_SUBJECTS : FAR;
+	bool no_ucx = false;
+	for (unsigned i = 0; i < runs * n; i++) {
+		int s = (int)((i + i / n) % n);
 		double seconds = 0;
 		double cpu = 0;
 		bool good = true;
-		if (part != NULL && strstr(names[s], part) == NULL)
+		if (s == FAR && no_ucx)
 			continue;
 		if (interrupted())
 			return fail("stopped by a signal");
-		progress_steps("groups", names[s], i, (size_t)runs * N_SUBJECTS);
+		progress_steps("groups", names[s], i, (size_t)runs * n);
 		run->subject = s;
 		if (measure(run, &seconds, &good) != STATUS_OK)
 			return STATUS_FAILED;
@@ -376,6 +407,11 @@ static int measure_all(struct run *run, const char *part, unsigned runs, struct 
 					good ? "the files stay in the page cache"
 					     : "a process failed, and said why on stderr");
 			return STATUS_OK;
+		}
+		if (s == FAR && run->shared->note[0] != '\0') {
+			no_ucx = true;
+			results_missing(results, names[s], run->shared->note);
+			continue;
 		}
 		for (unsigned r = 0; r < N_RANKS; r++)
 			cpu += run->shared->cpu[r];
@@ -387,14 +423,15 @@ static int measure_all(struct run *run, const char *part, unsigned runs, struct 
 	return STATUS_OK;
 }
 
-int bench_ranks(struct bench_file *file, const char *part, unsigned runs, struct results *results)
+int bench_ranks(struct bench_file *file, unsigned runs, struct group_watch *watch,
+		struct results *results)
 {
-	struct run run = {.file = file};
+	struct run run = {.file = file, .watch = watch};
 	struct figures *figures = calloc(1, sizeof *figures);
 	run.shared = mmap(NULL, sizeof *run.shared, PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status = figures != NULL && run.shared != MAP_FAILED
-			     ? measure_all(&run, part, runs, figures, results)
+			     ? measure_all(&run, runs, figures, results)
 			     : fail_memory();
 	if (run.shared != MAP_FAILED)
 		(void)munmap(run.shared, sizeof *run.shared);

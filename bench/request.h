@@ -46,6 +46,9 @@ int bench_copy(const struct bench_request *request);
  * a full one; beside them what the library chooses by itself. */
 int bench_io(const struct bench_request *request);
 
+/* A load by four processes together, through shared memory and as a group of several machines. */
+int bench_group(const struct bench_request *request);
+
 /* Whole loads by either engine, cold and hot; with @save saves too. */
 int bench_load(const struct bench_request *request);
 

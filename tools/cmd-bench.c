@@ -29,6 +29,10 @@ static const struct bench {
 	 "saving, too",
 	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO | OPTION_OPEN, true,
 	 bench_load},
+	{"group",
+	 "loading the checkpoint FILE by four processes together: shared memory, UCX; --svg: "
+	 "bytes over time",
+	 OPTIONS_TABLE | OPTION_BARS | OPTION_OPEN, true, bench_group},
 	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers",
 	 OPTIONS_TABLE | OPTION_BARS, false, bench_copy},
 };

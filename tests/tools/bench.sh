@@ -51,7 +51,7 @@ for name in a b c small random streams events pinned region statistics; do
 	grep -q -e "--work $name " "$out" || fail "the list lacks $name"
 done
 run 0 bench --json
-json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name =copy:benches.4.name s:benches.*.summary <"$out" || fail "the list"
+json '=alloc:benches.0.name' =replay:benches.1.name =io:benches.2.name =load:benches.3.name =group:benches.4.name =copy:benches.5.name s:benches.*.summary <"$out" || fail "the list"
 
 # All of it, once over.
 run 0 bench alloc --quick --json
@@ -210,6 +210,15 @@ if command -v gnuplot >/dev/null; then
 	grep -q '<svg' "$work/l.svg" || fail "the image of bench load is no SVG"
 	run 0 bench io "$work/blob" --quick --svg "$work/i.svg"
 	tail -n 2 "$work/i.svg" | grep -q '</svg>' || fail "the image of bench io has no end"
+fi
+
+# A group, and its course.
+run 0 bench group "$work/model" --quick --json
+json =group:bench =true:quick i:dropped_bytes s:rows.*.work r:rows.*.value <"$out" || fail "bench group"
+grep -q '"4 ranks, everything each"' "$out" || grep -q 'stay in the page cache' "$out" || fail "bench group has no rows"
+if command -v gnuplot >/dev/null && grep -q '"4 ranks over UCX, everything each".*"s"' "$out"; then
+	run 0 bench group "$work/model" --runs 1 --svg "$work/g.svg"
+	grep -q 'from other ranks' "$work/g.svg" || fail "the image of bench group has no bytes of other ranks"
 fi
 
 # A program of bench/ says what it found in the same form, and the samples behind it.

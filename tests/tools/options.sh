@@ -133,6 +133,7 @@ bench alloc
 bench replay
 bench io
 bench load
+bench group
 bench copy
 END
 
