@@ -128,7 +128,7 @@ def as_buffer(array):
     return _hoist.Buffer.from_dlpack(array)
 
 
-def _slices_of(slices):
+def slices_of(slices):
     """{tensor: (axis, rank, n_ranks) or (axis, slice)} as the extension takes them.
 
     A list of such tuples slices several axes of one tensor.
@@ -182,7 +182,7 @@ def _destination(target):
         stream = streams.of(stream)
         device = stream.device if device is None and not target.into else device
     return {"device": device, "stream": stream, "tensors": _list_of(target.tensors),
-            "slices": _slices_of(target.slices), "dtype": target.dtype, "into": _into_of(target.into)}
+            "slices": slices_of(target.slices), "dtype": target.dtype, "into": _into_of(target.into)}
 
 
 def _targets_of(targets):

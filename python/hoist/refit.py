@@ -33,13 +33,15 @@ _Witness = collections.namedtuple("_Witness", "mark place version storage")
 _Record = collections.namedtuple("_Record", "content form witnesses")
 
 
-def content(checkpoint, name):
-    """What a tensor of a checkpoint is, to be compared; None: the checkpoint holds no digest of it."""
+def content(checkpoint, name, parts=None):
+    """What a tensor of a checkpoint, or these parts of it, are, to be compared; None: the checkpoint holds no
+    digest of the tensor.
+    """
     digest = checkpoint.digest(name)
     if digest is None:
         return None
     tensor = checkpoint[name]
-    return digest, tensor.dtype, tensor.shape, tensor.strides
+    return digest, tensor.dtype, tensor.shape, tensor.strides, parts
 
 
 def uncounted(module):

@@ -10,7 +10,7 @@ from ._hoist import Buffer
 from .checkpoint import Checkpoint
 from .errors import FormatError, InvalidError
 from .load import load, load_all, load_as
-from .options import Options, Target
+from .options import Options, Target, slices_of
 from .save import save
 
 # torch's names of the types that safetensors files have; older releases lack some.
@@ -182,7 +182,20 @@ def _named(module, checkpoint, strict):
     return {name: value for name, value in tensors.items() if name in checkpoint}, missing, unexpected
 
 
-def _filled(source, tensors, options):
+def _parts(source, slices):
+    """{name: parts} of the tensors of which only parts are loaded, as `hoist.Target` takes them."""
+    slices_of(slices)  # checks them
+    ret = {}
+    for pattern, parts in (slices or {}).items():
+        names = source._matching(pattern)
+        if not names:
+            raise InvalidError(f"slices: {source.path} has no tensor that is called or matches {pattern!r}")
+        for name in names:
+            ret.setdefault(name, []).extend(parts if isinstance(parts, list) else [parts])
+    return ret
+
+
+def _filled(source, tensors, parts, options):
     """The report of a load of {name: tensor} in place; None: there are none."""
     devices = {}
     for name, value in tensors.items():
@@ -190,12 +203,14 @@ def _filled(source, tensors, options):
     if not devices:
         Options(targets=[Target()], **{name: value for name, value in options.items() if name != "progress"})
         return None
-    with load(source, targets=[Target(into=into) for into in devices.values()], **options) as running:
+    targets = [Target(into=into, slices={name: parts[name] for name in into if name in parts})
+               for into in devices.values()]
+    with load(source, targets=targets, **options) as running:
         running.wait()
         return running.report()
 
 
-def load_into(module, source, *, strict=True, changed_only=False, **options):
+def load_into(module, source, *, strict=True, changed_only=False, slices=None, **options):
     """Loads tensors into a module, or a dict of names and tensors, where they are.
 
     Tensors may be on several devices, and have another dtype of f32, f16 and bf16 than the file; a
@@ -212,9 +227,12 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     changed_only : bool
         Reads only tensors whose digest is not that of the tensor which the memory holds already, as
         far as hoist knows: see the notes.  Not with `group`.
+    slices : dict, optional
+        {name or glob: (axis, rank, n_ranks)}, as for `hoist.load()`: the tensors of which the memory has
+        only a part, as a rank's of tensor parallelism has.
     **options
-        Those of `hoist.load()`, without `device`, `stream`, `tensors`, `slices`, `dtype`, `into`,
-        `targets` and `window`.
+        Those of `hoist.load()`, without `device`, `stream`, `tensors`, `dtype`, `into`, `targets` and
+        `window`.
 
     Returns
     -------
@@ -236,7 +254,7 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     `changed_only` reads all.  From then on each `load_into()` that ends well, with `changed_only` or
     without, records the digests of the tensors that it has filled.  The record belongs to the memory:
     not to the names, the module or the checkpoint.  A tensor is kept if the checkpoint's digest, dtype
-    and shape are those of the record, and read otherwise.  There is no record, or its end has come, and
+    and shape, and the slice, are those of the record, and read otherwise.  There is no record, or its end has come, and
     so the tensor is read, if
 
     - the tensor is another object than the one that was loaded into, such as those that
@@ -271,11 +289,13 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     """
     if not isinstance(source, Checkpoint):
         with Checkpoint(source) as checkpoint:
-            return load_into(module, checkpoint, strict=strict, changed_only=changed_only, **options)
+            return load_into(module, checkpoint, strict=strict, changed_only=changed_only, slices=slices,
+                             **options)
     tensors, missing, unexpected = _named(module, source, strict)
+    parts = _parts(source, slices)
     places = _places(tensors)
     uncounted = {id(tensors[name]) for name in refit.uncounted(module) if name in tensors} if changed_only else set()
-    contents = {name: refit.content(source, name) for name, values in places.items()
+    contents = {name: refit.content(source, name, parts.get(name)) for name, values in places.items()
                 if (changed_only or any(map(refit.is_marked, values))) and
                 uncounted.isdisjoint(map(id, values))}
     if changed_only and options.get("group") is not None:
@@ -289,7 +309,7 @@ def load_into(module, source, *, strict=True, changed_only=False, **options):
     kept = {name: None for name in contents
             if changed_only and name not in beside and refit.holds(places[name], contents[name])}
     rest = {name: values[0] for name, values in places.items() if name not in kept}
-    report = _filled(source, rest, options)
+    report = _filled(source, rest, parts, options)
     refit.note((places[name], contents[name]) for name in rest if name in contents)
     return Loaded(missing, unexpected, list(kept), report)
 

@@ -2,6 +2,7 @@
 /* Checkpoint: the files that name tensors.  The contract is in python/src/module.h. */
 #include "options.h"
 
+#include <fnmatch.h>
 #include <limits.h>
 
 #include <hoist/hub.h>
@@ -170,6 +171,34 @@ static PyObject *find(PyObject *self, PyObject *name)
 	return PyLong_FromSize_t(index);
 }
 
+/* The names of the tensors that a name or glob of a load's means: a name means that tensor alone.
+ */
+static PyObject *matching(PyObject *self, PyObject *pattern)
+{
+	size_t exact;
+	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	const char *text = checkpoint == NULL ? NULL : PyUnicode_AsUTF8AndSize(pattern, NULL);
+	PyObject *list = text == NULL ? NULL : PyList_New(0);
+	if (list == NULL)
+		return NULL;
+	bool is_name = hoist_checkpoint_find(checkpoint, text, &exact) == 0;
+	hoist_tensor_info i = {.size = sizeof i};
+	for (size_t t = is_name ? exact : 0; hoist_checkpoint_tensor(checkpoint, t, &i) == 0; t++) {
+		if (is_name || fnmatch(text, i.name, 0) == 0) {
+			PyObject *name = PyUnicode_FromString(i.name);
+			int err = name == NULL ? -1 : PyList_Append(list, name);
+			Py_XDECREF(name);
+			if (err < 0) {
+				Py_DECREF(list);
+				return NULL;
+			}
+		}
+		if (is_name)
+			break;
+	}
+	return list;
+}
+
 /* The digest that the checkpoint holds of tensor @index; None. */
 static PyObject *digest(PyObject *self, PyObject *args)
 {
@@ -292,6 +321,7 @@ static PyMethodDef methods[] = {
 	{"_tensor", tensor, METH_VARARGS, NULL},
 	{"_names", names, METH_NOARGS, NULL},
 	{"_find", find, METH_O, NULL},
+	{"_matching", matching, METH_O, NULL},
 	{"_digest", digest, METH_VARARGS, NULL},
 	{"_keep_digests", keep_digests, METH_O, NULL},
 	{"_files", files, METH_NOARGS, NULL},

@@ -178,6 +178,33 @@ class Refit(WithNet):
         hoist.torch.save_file(fresh(3), folder, digest=True, shard_bytes="20K")
         self.check(folder, set())
 
+    def test_parts(self):
+        """A rank's memory has parts of the tensors."""
+        first, second = fresh(1), fresh(2)
+        path = self.save(first)
+        mine = {"a": torch.zeros(6, 3), "b": torch.zeros(3, 2), "c": torch.zeros(100, 70), "i": torch.zeros(2, 5)}
+        mine["i"] = mine["i"].to(torch.int64)
+        slices = {"a": (1, 1, 2), "b": [(0, 0, 2), (1, slice(4, None))], "c*": (0, 2, 3)}
+
+        def check(of, read):
+            result = hoist.torch.load_into(mine, path, changed_only=True, strict=False, slices=slices)
+            self.assertEqual(set(mine) - set(result.kept), set(read))
+            for name, value in (("a", of["a"][:, 3:]), ("b", of["b"][:3, 4:]), ("c", of["c"][200:]), ("i", of["i"])):
+                self.assertEqual(bits(mine[name].to(value.dtype)), bits(value), name)
+
+        check(first, "abci")
+        check(first, "")
+        slices["a"] = (1, slice(3, 6))  # the same bytes, in other words, are read
+        check(first, "a")
+        path = self.save({**first, "c": second["c"]})
+        check({**first, "c": second["c"]}, "c")
+        with self.assertRaisesRegex(hoist.Error, "shape"):
+            hoist.torch.load_into(mine, path, strict=False, slices={"a": (1, 0, 2)})
+        with self.assertRaisesRegex(hoist.errors.InvalidError, "'d\\*'"):
+            hoist.torch.load_into(mine, path, strict=False, slices={**slices, "d*": (0, 0, 2)})
+        with self.assertRaisesRegex(TypeError, "slice of 'a'"):
+            hoist.torch.load_into(mine, path, strict=False, slices={**slices, "a": 1})
+
     def test_a_change_of_memory(self):
         path = self.save(fresh(1))
         for change in CHANGES:
@@ -299,8 +326,8 @@ class Refit(WithNet):
     def test_options_are_checked_though_nothing_is_read(self):
         path = self.save(fresh(1))
         for _ in range(2):
-            with self.assertRaisesRegex(ValueError, "slices"):
-                hoist.torch.load_into(self.net, path, changed_only=True, slices={"a": (0, 0, 2)})
+            with self.assertRaisesRegex(ValueError, "tensors"):
+                hoist.torch.load_into(self.net, path, changed_only=True, tensors=["a"])
             hoist.torch.load_into(self.net, path, changed_only=True)
 
     def test_copies_of_tensors(self):
