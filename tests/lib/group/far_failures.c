@@ -246,6 +246,8 @@ static void sweep(int orders, int answers)
 	const char *form = getenv("HOIST_TEST_FORM");
 	bool is_long = form != NULL && strcmp(form, "long") == 0;
 	struct sums none = {.n_failed = 0};
+	unsigned n_failed = 0;
+	unsigned n_ended = 0;
 	/* The first loads make what a process makes once. */
 	for (unsigned i = 0; i < 2; i++)
 		(void)fail_one(orders, answers, &none);
@@ -255,11 +257,17 @@ static void sweep(int orders, int answers)
 		fail_at = 1;
 		while (fail_one(orders, answers, &sums))
 			fail_at += is_long ? 1 : 1 + fail_at / 8;
+		n_failed += sums.n_failed;
+		n_ended += sums.n_ended;
 		printf("%s: %u failed, of which %u ended the load; in %u loads bytes came\n",
 		       kinds[failing], sums.n_failed, sums.n_ended, sums.n_met);
 		CHECK(sums.n_failed > 5 && sums.n_ended > 0 && sums.n_met > 0);
 		CHECK(sums.n_ended < sums.n_failed);
 	}
+	printf("figure: group.far_failures %u allocations, calls and functions of UCX failed, %u "
+	       "of them ended "
+	       "the load with a text\n",
+	       n_failed, n_ended);
 	OK(rmdir(support_path("door"))); /* each member has taken its file along */
 	const struct order end = {.over = true};
 	CHECK(write(orders, &end, sizeof end) == (ssize_t)sizeof end);
