@@ -61,8 +61,9 @@
  * the group's secret.  Without UCX (libucp.so.0) a rank reads all from storage, and its report says
  * so.
  *
- * The same files: names, types, shapes and places of all tensors, sizes of files, and 64 blocks from
- * all over the files are compared.  Times and inodes may differ.
+ * The same files: names, types, shapes and places of all tensors, metadata (with the digests that
+ * files of `hoist cp --digest` hold), sizes of files, and 64 blocks from all over the files are compared.
+ * Times and inodes may differ.
  *
  * Secret: a rank proves that it knows the group's secret, and asks the same of the other, before it
  * says or learns anything.  The secret is `secret`, or the environment's HOIST_GROUP_SECRET, or the

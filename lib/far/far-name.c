@@ -106,6 +106,17 @@ static void add_tensor(XXH3_state_t *state, const hoist_tensor_info *info)
 		XXH3_128bits_update(state, info->shape, (size_t)info->rank * sizeof *info->shape);
 }
 
+/* The texts of the headers; among them are digests of the tensors, where the files hold any. */
+static void add_metadata(XXH3_state_t *state, const struct hoist_checkpoint *checkpoint)
+{
+	const char *key = NULL;
+	const char *value = NULL;
+	for (size_t m = 0; hoist_checkpoint_metadata(checkpoint, m, &key, &value) == 0; m++) {
+		XXH3_128bits_update(state, key, strlen(key) + 1);
+		XXH3_128bits_update(state, value, strlen(value) + 1);
+	}
+}
+
 /* Blocks from all over the file, so that two checkpoints of one model, whose headers are alike, are
  * told apart. */
 static int add_samples(XXH3_state_t *state, const struct hoist__file *file, uint64_t n)
@@ -113,7 +124,8 @@ static int add_samples(XXH3_state_t *state, const struct hoist__file *file, uint
 	unsigned char bytes[SAMPLE_BYTES];
 	for (uint64_t i = 0; i < n && file->bytes > 0; i++) {
 		uint64_t room = file->bytes > SAMPLE_BYTES ? file->bytes - SAMPLE_BYTES : 0;
-		uint64_t at = n == 1 ? room / 2 : room / (n - 1) * i;
+		/* The first and the last byte are in a block. */
+		uint64_t at = n == 1 ? room / 2 : room / (n - 1) * i + room % (n - 1) * i / (n - 1);
 		size_t want = file->bytes < SAMPLE_BYTES ? (size_t)file->bytes : SAMPLE_BYTES;
 		int err = hoist__file_read(file, at, bytes, want);
 		if (err < 0)
@@ -139,6 +151,7 @@ int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[
 		if (err == 0)
 			add_tensor(&state, &info);
 	}
+	add_metadata(&state, checkpoint);
 	uint64_t each = checkpoint->n_files > 0 ? SAMPLES / checkpoint->n_files : 0;
 	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++) {
 		const struct hoist__file *file = checkpoint->files[f].file;

@@ -279,8 +279,8 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 
 /* --- far-name.c --- */
 
-/* Digests tensors, sizes, and blocks from all over the files: the same result for all that have the
- * same files.  Returns: 0; as reading. */
+/* Digests tensors, metadata, sizes, and blocks from all over the files: the same result for all that
+ * have the same files.  Returns: 0; as reading. */
 int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2]);
 
 /* --- far.c --- */

@@ -31,7 +31,7 @@
 #include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
 
-enum { MOST_MEMBERS = 6, HANGS_S = 120, UNKNOWN = 1 };
+enum { MOST_MEMBERS = 16, FEW_MEMBERS = 6, HANGS_S = 120, UNKNOWN = 1 };
 enum fate { LIVES, DIES, STOPS, IS_CANCELLED, N_FATES };
 static const char *const fates[] = {"lives", "dies", "stops", "is cancelled"};
 
@@ -132,7 +132,7 @@ static void choose_round(void)
 	static const size_t budgets[] = {(size_t)36 << 20, (size_t)72 << 20, (size_t)256 << 20};
 	static unsigned n_names;
 	random_seed(round_seed);
-	n_members = 2 + (unsigned)below(MOST_MEMBERS - 1);
+	n_members = 2 + (unsigned)below((chance(8) ? MOST_MEMBERS : FEW_MEMBERS) - 1);
 	bool knows = chance(2);
 	if (chance(3))
 		(void)snprintf(name, sizeof name, "dir:%s/soak-%u", support_path("door"),
