@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 import hoist
+from hoist.servers import ranks as servers_ranks
 from hoist.servers.ranks import Ranks, gatherer
 from hoist.servers.reading import Facts, read
 from hoist.servers.settings import Settings
@@ -53,8 +54,9 @@ def main():
     path, rank, n_ranks, meeting = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     settings, wanted, end = Settings(json.loads(sys.argv[5])), set(json.loads(sys.argv[6])), sys.argv[7]
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=n_ranks)
+    servers_ranks._FAR_PATIENCE = 5 if end == "whole" else 60
     for _ in range(2):
-        ranks = Ranks(gatherer(None))
+        ranks = Ranks(gatherer(None), settings.group)
         if end == "absent":
             os.kill(os.getpid(), signal.SIGKILL)
         facts = Facts(settings.way_of(n_ranks))

@@ -26,10 +26,6 @@ VARIABLES = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE
              "HOIST_GROUP_SECRET_FILE")
 
 
-def has_ucx():
-    return any((finding.name, finding.level) == ("across machines", "ok") for finding in hoist.doctor())
-
-
 def environment(**variables):
     """This process's, without any launcher, and with these."""
     return {**{name: value for name, value in os.environ.items() if name not in VARIABLES}, **variables}
@@ -63,7 +59,7 @@ class Ranks(files.WithModel):
         self.assertEqual(said.get("digests"), {name: hashlib.sha256(data).hexdigest()
                                                for name, data in self.bytes.items()}, said)
 
-    @unittest.skipUnless(has_ucx(), "no UCX")
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_each_byte_once(self):
         options = {"group": f"tcp://{HOST}:7117/once", "group_secret": self.secret}
         for _ in range(10):  # a rank that is late reads for itself: such a run is made once more
@@ -82,14 +78,14 @@ class Ranks(files.WithModel):
         self.assertGreaterEqual(sum(group["received_bytes"] for group in groups), 2 * n_bytes)
         self.assertEqual({group["note"] for group in groups}, {""})
 
-    @unittest.skipUnless(has_ucx(), "no UCX")
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_launcher(self):
         ranks = [self.start({"group": "tcp:///torchrun"}, RANK=str(number), WORLD_SIZE="2", MASTER_ADDR=HOST,
                             HOIST_GROUP_PORT="7118", HOIST_GROUP_SECRET=self.secret) for number in range(2)]
         for process in ranks:
             self.check(self.said(process))
 
-    @unittest.skipUnless(has_ucx(), "no UCX")
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_without_files(self):
         """A rank without the files has all bytes from the one that has them."""
         folder = tempfile.mkdtemp()
@@ -122,7 +118,7 @@ class Ranks(files.WithModel):
             process.send_signal(signal.SIGINT)
             self.assertIn("KeyboardInterrupt", process.communicate()[1])
 
-    @unittest.skipUnless(has_ucx(), "no UCX")
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_secret(self):
         """One of two ranks that have other secrets is refused; the other reads for itself."""
         group = f"tcp://{HOST}:7119/secret"

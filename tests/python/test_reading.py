@@ -6,8 +6,10 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import hoist
@@ -114,6 +116,9 @@ class Ways(files.WithModel):
                                 ({"way": "map", "window": "1M"}, "a window belongs to the ways stream"),
                                 ({"way": "group", "io": "map"}, "the way map maps"),
                                 ({"way": "group", "chunk_bytes": "4M"}, "chunk_bytes is 2 MiB at most"),
+                                ({"group": "dir:/a"}, '"way": "group"'),
+                                ({"way": "group", "group": "shm:a"}, "tcp://HOST:PORT or dir:FOLDER"),
+                                ({"way": "group", "group": 7}, "tcp://HOST:PORT or dir:FOLDER"),
                                 ({"io": "map"}, "the way map maps")):
             with self.subTest(settings=settings), self.assertRaisesRegex(ValueError, words):
                 Settings(settings)
@@ -190,6 +195,19 @@ class Groups(files.WithModel):
             with self.subTest(end=end):
                 first, _ = self.ranks((MANY, "whole"), (MANY, end))
                 self.assertRegex(first[-1]["error"], "^PeerError: .*rank 1 ")
+
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
+    def test_ranks_of_several_machines_are_one_group(self):
+        """They go on without one that ends."""
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        for said in self.ranks((MANY, "whole"), (MANY, "whole"), group=f"dir:{folder}"):
+            self.check(said, MANY)
+            self.assertGreater(sum(one["facts"]["n_loads"] for one in said), 16)
+        self.assertEqual(os.listdir(folder), [])
+        first, _ = self.ranks((MANY, "whole"), (MANY, "failed"), group=f"dir:{folder}")
+        self.assertNotIn("error", first[0])
+        self.assertEqual(set(first[0]["digests"]), set(MANY))
 
     def test_the_window_has_room_for_two_of_the_largest_tensor(self):
         for said in self.ranks((MANY, "whole"), (MANY, "whole"), window="8388607"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The ranks of a server that share one machine, and read as a group there."""
+"""The ranks of a server that read as a group: those of one machine, or all."""
 
 import errno
 import os
@@ -25,16 +25,23 @@ def gatherer(process_group):
     return gather
 
 
-class Ranks:
-    """This rank among those of its machine, for one load.  All ranks of the server make one together.
+# Seconds that a group waits for a rank that is busy with what it has.  On several machines the others go on
+# without it then, and wait no longer than the last for it in the loads that follow.
+_PATIENCE, _FAR_PATIENCE, _LATE_PATIENCE = 600, 60, 0.5
 
-    Each rank has a socket with a random name for as long as the rank reads.  The others learn by it that a
-    rank has ended, although the rank never came to a group's load.
+
+class Ranks:
+    """This rank among those that read together, for one load.  All ranks of the server make one together.
+
+    Each rank has a socket with a random name for as long as the rank reads.  The others of its machine learn by
+    it that a rank has ended, although the rank never came to a group's load.
 
     Parameters
     ----------
     gather : callable
         gather(said) gives what each rank said, in one order in all ranks.
+    group : str, optional
+        "tcp://HOST:PORT" or "dir:FOLDER": where all ranks meet.  None: those of each machine are a group.
 
     Raises
     ------
@@ -44,7 +51,7 @@ class Ranks:
         This rank cannot.
     """
 
-    def __init__(self, gather):
+    def __init__(self, gather, group=None):
         where = error = None
         token = secrets.token_hex(16)
         self._socket = None
@@ -61,7 +68,9 @@ class Ranks:
         if error is not None:
             self.close()
             raise error
-        self._tokens = [theirs for there, theirs in said if there == where]
+        self._group = group
+        self._patience = _PATIENCE if group is None else _FAR_PATIENCE
+        self._tokens = [theirs for there, theirs in said if group is not None or there == where]
         self.number = self._tokens.index(token)
         self.n_ranks = len(self._tokens)
 
@@ -71,10 +80,19 @@ class Ranks:
 
     def options(self, name):
         """Options of `hoist.load()` for a load of the group; `name` tells it from other loads."""
-        return {"group": f"shm:{self._tokens[0]}-{name}", "rank": (self.number, self.n_ranks)}
+        place = "shm:" if self._group is None else self._group.rstrip("/") + "/"
+        return {"group": f"{place}{self._tokens[0]}-{name}", "rank": (self.number, self.n_ranks),
+                "group_timeout": self._patience}
+
+    def note(self, report):
+        """Takes the report of a load of the group."""
+        if "group" in report and report["group"]["members"] < self.n_ranks:
+            self._patience = _LATE_PATIENCE
 
     def gone(self):
-        """The number of a rank that reads no longer; None."""
+        """The number of a rank that reads no longer, and without which the others cannot go on; None."""
+        if self._group is not None:
+            return None
         for number, token in enumerate(self._tokens):
             if number == self.number:
                 continue

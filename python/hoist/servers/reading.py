@@ -18,9 +18,9 @@ _LAZY_FROM = 64 << 10
 _WINDOW = 1 << 30
 # A file of which the page cache lacks a larger part is read, not mapped.
 _COLD_PART = 16
-# Seconds that a group waits for a rank that is busy with what it has, and between two looks whether all
-# live; and those in which a group's load ends in a rank after it has ended in another.
-_PATIENCE, _LOOK, _GRACE = 600, 0.5, 5
+# Seconds between two looks whether all ranks live, and in which a group's load ends in a rank after it has
+# ended in another.
+_LOOK, _GRACE = 0.5, 5
 # Of a load's report: where its time went (hoist.Load.report()).
 _STAGES = frozenset(f"{name}_ns" for name in (
     "read", "copy", "convert", "pages", "caller", "group", "budget", "plan", "allocate", "work"))
@@ -113,20 +113,22 @@ def _wait_for(running, ranks):
 
 
 def _grouped(checkpoint, number, wanted, settings, facts, ranks):
-    """Whole tensors that the ranks of this machine read once for all."""
+    """Whole tensors that the ranks read once for all."""
     batches = _batches(checkpoint, settings)
 
     def begin(batch):
         # A rank that wants nothing of a batch reads its share for the others.
         return load(checkpoint, tensors=[name for name in batches[batch] if name in wanted],
-                    group_timeout=_PATIENCE, **ranks.options(f"{number}.{batch}"), **settings.load)
+                    **ranks.options(f"{number}.{batch}"), **settings.load)
     ahead = begin(0)
     try:
         for batch in range(len(batches)):
             running = ahead
             try:
                 _wait_for(running, ranks)
-                facts.add(running.report())
+                report = running.report()
+                facts.add(report)
+                ranks.note(report)
                 if batch + 1 < len(batches):
                     ahead = begin(batch + 1)
                 for name, buffer in running:
@@ -193,7 +195,7 @@ def read(files, is_wanted, settings, facts, ranks=None):
         Counts what is read; `facts["way"]` is the way.
     ranks : Ranks, optional
         Those that share the reads, by the way "group".  Closed at the end.  Without them, or where this rank
-        is alone on its machine, the rank streams.
+        is the only one, the rank streams.
     """
     try:
         yield from _read(files, is_wanted, settings, facts, ranks)

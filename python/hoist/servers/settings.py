@@ -23,7 +23,7 @@ class Settings:
     def __init__(self, given, others=()):
         if not isinstance(given, dict):
             raise ValueError(f"hoist's settings are a dict, not {given!r}")
-        known = ("way", "window", *_LOADS, *others)
+        known = ("way", "window", "group", *_LOADS, *others)
         wrong = sorted(str(name) for name in given if name not in known)
         if wrong:
             raise ValueError(f"hoist has no setting {', '.join(wrong)}; it has "
@@ -32,6 +32,7 @@ class Settings:
         if self.way is not None and self.way not in _WAYS:
             raise ValueError(f"way is one of {', '.join(_WAYS)}, not {self.way!r}")
         self.window = given.get("window")
+        self.group = given.get("group")
         self._check(given)
         try:
             if self.window is not None and size(self.window) == 0:
@@ -55,6 +56,12 @@ class Settings:
                                  f"{given[name]!r}")
         if self.window is not None and self.way not in (None, "stream", "group"):
             raise ValueError(f"a window belongs to the ways stream and group, not to {self.way}")
+        if self.group is not None and not (isinstance(self.group, str) and
+                                           self.group.startswith(("tcp://", "dir:"))):
+            raise ValueError("group is where the ranks of several machines meet, tcp://HOST:PORT or dir:FOLDER, not "
+                             f"{self.group!r}")
+        if self.group is not None and self.way != "group":
+            raise ValueError('group belongs to the way group: add "way": "group"')
         if given.get("drop_cache") and self.way in ("map", "cache"):
             raise ValueError(f"drop_cache does not go with the way {self.way}, which keeps what it reads")
         if given.get("io") is not None and self.way == "map":

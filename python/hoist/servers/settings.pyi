@@ -5,6 +5,7 @@ from typing import Any
 class Settings:
     way: str | None
     window: int | str | None
+    group: str | None
     load: dict[str, Any]
     others: dict[str, Any]
     def __init__(self, given: Any, others: Sequence[str] = ()) -> None: ...

@@ -42,13 +42,13 @@ def _n_ranks():
     return parallel.tp_size * parallel.pp_size
 
 
-def _ranks():
-    """Those of tensor parallelism on this machine; all of them call this for each load.  None: there is one."""
+def _ranks(settings):
+    """Those of tensor parallelism; all of them call this for each load.  None: there is one."""
     from sglang.srt.runtime_context import get_parallel
     if get_parallel().tp_size == 1:
         return None
     from sglang.srt.distributed.parallel_state import get_tp_group
-    return Ranks(gatherer(get_tp_group().cpu_group))
+    return Ranks(gatherer(get_tp_group().cpu_group), settings.group)
 
 
 def _server():
@@ -122,7 +122,7 @@ def weights(original, loader, source, **named):
         return match is None or int(match[1]) == draft
     if loader.counter_before_loading_weights == 0.0:
         loader.counter_before_loading_weights = time.perf_counter()
-    found = _told(read(files, is_wanted, settings, facts, _ranks() if way == "group" else None), facts)
+    found = _told(read(files, is_wanted, settings, facts, _ranks(settings) if way == "group" else None), facts)
     if draft is not None:
         return loader._filter_mtp_weights(found, source.prefix, draft)
     return ((source.prefix + name, tensor) for name, tensor in found)

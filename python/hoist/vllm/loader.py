@@ -31,13 +31,13 @@ def _n_ranks():
     return parallel_state.get_tensor_model_parallel_world_size() * parallel_state.get_pp_group().world_size
 
 
-def _ranks():
-    """Those of tensor parallelism on this machine; all of them call this for each load.  None: there is one."""
+def _ranks(settings):
+    """Those of tensor parallelism; all of them call this for each load.  None: there is one."""
     from vllm.distributed import parallel_state
     if not parallel_state.model_parallel_is_initialized():
         return None
     group = parallel_state.get_tp_group()
-    return None if group.world_size == 1 else Ranks(gatherer(group.cpu_group))
+    return None if group.world_size == 1 else Ranks(gatherer(group.cpu_group), settings.group)
 
 
 class HoistModelLoader(default_loader.DefaultModelLoader):
@@ -85,5 +85,5 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
         facts = _newest.setdefault("facts", Facts(self._settings.way_of(_n_ranks())))
         found = read([os.fspath(path) for path in files],
                      lambda name: not should_skip_weight(name, self.local_expert_ids),
-                     self._settings, facts, _ranks() if facts["way"] == "group" else None)
+                     self._settings, facts, _ranks(self._settings) if facts["way"] == "group" else None)
         return ((source.prefix + name, tensor) for name, tensor in found)
