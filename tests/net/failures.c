@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Secrets, addresses and channels, with every call that can fail failing: nothing is left, and each
- * error has a text. */
+/* Secrets, addresses, channels and neighbours' memory, with every call that can fail failing:
+ * nothing is left, and each error has a text. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "net/channel.h"
+#include "net/neighbour.h"
 #include "tests/support/check.h"
 #include "tests/support/count.h"
 #include "tests/support/failing-calls.h"
@@ -34,6 +35,7 @@ FAILS(int, sodium_init, (void), ())
 FAILS(int, mkdir, (const char *path, mode_t mode), (path, mode))
 FAILS(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode))
 FAILS(int, openat, (int at, const char *path, int flags, mode_t mode), (at, path, flags, mode))
+FAILS(int, stat, (const char *path, struct stat *ret), (path, ret))
 FAILS(int, fstat, (int fd, struct stat *ret), (fd, ret))
 FAILS(int, fchmod, (int fd, mode_t mode), (fd, mode))
 FAILS(ssize_t, read, (int fd, void *ret, size_t n), (fd, ret, n))
@@ -174,6 +176,26 @@ static int talk(void)
 	return err;
 }
 
+/* --- memory --- */
+
+static int open_memory(void)
+{
+	static const struct hoist__secret secret = {.key = "the secret of the group"};
+	struct hoist__neighbour own;
+	unsigned n_fds = count_entries("/proc/self/fd");
+	int memory = memfd_create("test", MFD_CLOEXEC);
+	int fd = -1;
+	CHECK(memory >= 0);
+	hoist__neighbour_describe(&secret, memory, &own);
+	int err = own.machine != 0 ? hoist__neighbour_open(&own, memory, &fd) : -EIO;
+	CHECK(err == 0 || own.machine == 0 || hoist__error_text()[0] != '\0');
+	if (err == 0)
+		OK(close(fd));
+	OK(close(memory));
+	CHECK(count_entries("/proc/self/fd") == n_fds);
+	return err;
+}
+
 /* --- main --- */
 
 static void sweep_secrets(void)
@@ -194,6 +216,7 @@ static void sweep_secrets(void)
 int main(void)
 {
 	sweep_secrets();
+	failing_sweep("a neighbour's memory", open_memory, EACCES);
 	resolver_error = EAI_MEMORY;
 	failing_sweep("a conversation", talk, ENOMEM);
 	resolver_error = EAI_SYSTEM;
