@@ -13,7 +13,8 @@
  *
  *                     "shm:NAME"                       "tcp://HOST:PORT/NAME"
  *   ranks             of one user on one machine       on any machines that reach each other
- *   bytes go by       memory that all share            UCX: RDMA where there is, else TCP
+ *   bytes go by       memory that all share            UCX: RDMA where there is, else TCP; on one
+ *                                                      machine, memory that its ranks share
  *   they meet         at an abstract socket            at the door: an address of one of them;
  *                                                      or at a folder that all see
  *   their number      n_ranks, fixed                   n_ranks, or 0: unknown; ranks may come
@@ -55,8 +56,11 @@
  *
  * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  A rank that
  * is slow waits alone: after some seconds the others do not wait for it, and it reads by itself the
- * bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB has an XXH3-128) is asked
- * no more.
+ * bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the network
+ * has an XXH3-128) is asked no more.
+ * Ranks of one user on one machine share memory, as those of a "shm:" group do: a machine's network
+ * carries each byte once, however many ranks it has.  A broken rank of the same user can give its
+ * neighbours wrong bytes.
  * A rank fails if its own load fails, if its files differ from the group's, or if it does not know
  * the group's secret.  Without UCX (libucp.so.0) a rank reads all from storage, and its report says
  * so.

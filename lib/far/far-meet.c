@@ -237,6 +237,7 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 {
 	struct hoist__swarm_options options = {
 		.id = far->id,
+		.machine = far->place.machine,
 		.reads = far->reads,
 		.n_cells = far->cells.n,
 		.n_slots = far->n_slots,
@@ -252,7 +253,7 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 		struct hoist__swarm_wants none = {.n_cells = 0};
 		if (!far->known[i].gone || has_peer(far, far->known[i].id))
 			continue;
-		int number = hoist__swarm_join(far->swarm, far->known[i].id, false,
+		int number = hoist__swarm_join(far->swarm, far->known[i].id, 0, false,
 					       far->known[i].first_cell, &none, now);
 		if (number >= 0)
 			hoist__swarm_leave(far->swarm, (unsigned)number, now);

@@ -22,24 +22,17 @@ static void say_to(struct hoist__far *far, unsigned number,
 		hoist__far_say(far, peer, message);
 }
 
-/* A message that has nothing but a ticket. */
-static void say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
-		       uint64_t ticket)
+void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
+			   uint64_t ticket)
 {
 	const struct hoist__far_message m = {.kind = kind, .ticket = ticket};
 	say_to(far, number, &m);
 }
 
-/* --- pieces of a cell: runs of its blocks, up to the end of the file --- */
+/* --- pieces of a cell --- */
 
-struct piece {
-	unsigned next; /* block */
-	size_t offset; /* in the cell */
-	size_t bytes;
-};
-
-static bool next_piece(const struct hoist__far *far, size_t cell, const uint64_t *blocks,
-		       struct piece *piece)
+bool hoist__far_next_piece(const struct hoist__far *far, size_t cell, const uint64_t *blocks,
+			   struct hoist__far_piece *piece)
 {
 	size_t end = hoist__far_cell_bytes(far, cell);
 	unsigned begin = 0;
@@ -56,10 +49,10 @@ static bool next_piece(const struct hoist__far *far, size_t cell, const uint64_t
 static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t cell,
 					  const uint64_t *blocks, const unsigned char *bytes)
 {
-	struct piece piece = {.next = 0};
+	struct hoist__far_piece piece = {.next = 0};
 	XXH3_state_t state;
 	XXH3_128bits_reset(&state);
-	while (next_piece(far, cell, blocks, &piece))
+	while (hoist__far_next_piece(far, cell, blocks, &piece))
 		XXH3_128bits_update(&state, bytes + piece.offset, piece.bytes);
 	XXH128_hash_t hash = XXH3_128bits_digest(&state);
 	return (struct hoist__far_digest){.low = hash.low64, .high = hash.high64};
@@ -67,7 +60,7 @@ static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t c
 
 /* --- taking --- */
 
-static struct hoist__far_slot *slot_of_ticket(struct hoist__far *far, uint64_t ticket)
+struct hoist__far_slot *hoist__far_slot_of_ticket(struct hoist__far *far, uint64_t ticket)
 {
 	unsigned slot = (unsigned)(ticket % HOIST__SWARM_SLOTS);
 	return ticket != 0 && slot < far->n_slots && far->slots[slot].ticket == ticket
@@ -90,14 +83,15 @@ static void *place(void *context, uint64_t ticket, uint32_t offset, size_t bytes
 	struct hoist__far *far = context;
 	unsigned char *at = NULL;
 	pthread_mutex_lock(&far->lock);
-	struct hoist__far_slot *slot = slot_of_ticket(far, ticket);
+	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, ticket);
 	size_t end = slot != NULL ? hoist__far_cell_bytes(far, slot->job.cell) : 0;
 	bool fits = slot != NULL && offset % HOIST__BLOCK_BYTES == 0 && bytes > 0 && offset < end &&
 		    bytes <= end - offset &&
 		    (bytes % HOIST__BLOCK_BYTES == 0 || offset + bytes == end);
 	unsigned first = (unsigned)(offset / HOIST__BLOCK_BYTES);
 	unsigned n = (unsigned)((bytes + HOIST__BLOCK_BYTES - 1) / HOIST__BLOCK_BYTES);
-	if (fits && take_blocks(slot, first, first + n)) {
+	if (fits && take_blocks(slot, first, first + n) &&
+	    hoist__far_populate(far, (unsigned)(slot - far->slots)) == 0) {
 		slot->n_placed++;
 		at = slot->job.slot + offset;
 	}
@@ -107,8 +101,8 @@ static void *place(void *context, uint64_t ticket, uint32_t offset, size_t bytes
 
 static bool has_all(const struct hoist__far *far, const struct hoist__far_slot *slot)
 {
-	struct piece piece = {.next = 0};
-	while (next_piece(far, slot->job.cell, slot->blocks, &piece))
+	struct hoist__far_piece piece = {.next = 0};
+	while (hoist__far_next_piece(far, slot->job.cell, slot->blocks, &piece))
 		for (size_t b = piece.offset / HOIST__BLOCK_BYTES;
 		     b * HOIST__BLOCK_BYTES < piece.offset + piece.bytes; b++)
 			if (!hoist__blocks_has(slot->got, (unsigned)b))
@@ -142,7 +136,7 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 		right = is.low == slot->digest.low && is.high == slot->digest.high;
 	}
 	slot->has_digest = right;
-	say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
+	hoist__far_say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
 	if (right)
 		hoist__swarm_received(far->swarm, index, hoist__now_ns());
 	else
@@ -167,7 +161,7 @@ static void arrived(void *context, uint64_t ticket, uint32_t offset, size_t byte
 void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
 			const struct hoist__far_message *offer)
 {
-	struct hoist__far_slot *slot = slot_of_ticket(far, offer->ticket);
+	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, offer->ticket);
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
 		return;
 	slot->offered = true;
@@ -177,7 +171,7 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t ticket)
 {
-	struct hoist__far_slot *slot = slot_of_ticket(far, ticket);
+	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, ticket);
 	if (slot == NULL || slot->peer != peer->number)
 		return;
 	slot->failed = slot->offered = true;
@@ -218,9 +212,10 @@ void hoist__far_took(struct hoist__far *far, uint64_t ticket)
 	}
 }
 
-void hoist__far_forget_sends(struct hoist__far *far, const struct hoist__far_peer *peer)
+void hoist__far_forget_sends(struct hoist__far *far, struct hoist__far_peer *peer)
 {
 	pthread_mutex_lock(&far->lock);
+	hoist__far_forget_lent(far, peer);
 	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++) {
 		struct hoist__far_send *send = &far->sends[i];
 		if (!send->busy || send->peer != peer)
@@ -237,7 +232,7 @@ bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far
 	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++)
 		if (far->sends[i].busy && (peer == NULL || far->sends[i].peer == peer))
 			return true;
-	return false;
+	return hoist__far_is_lending(far, peer);
 }
 
 bool hoist__far_is_taking(struct hoist__far *far)
@@ -270,7 +265,8 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 	struct hoist__far_slot *slot = &far->slots[act->slot];
 	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
 	struct hoist__far_send *send = far->sends;
-	struct piece piece = {.next = 0};
+	struct hoist__far_piece piece = {.next = 0};
+	bool lost = !hoist__far_own(far, act->slot);
 	bool same = slot->has_digest && memcmp(slot->blocks, act->blocks, sizeof act->blocks) == 0;
 	while (send->busy)
 		send++;
@@ -278,18 +274,24 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 		.busy = true,
 		.ticket = act->ticket,
 		.peer = peer,
-		.took = peer == NULL,
+		.took = peer == NULL || lost,
 		.slot = act->slot,
 		.number = act->member,
 		.n_open = 1,
 		.n_blocks = hoist__blocks_count(act->blocks),
 		.since = now,
 	};
-	struct hoist__far_message offer = {.kind = HOIST__FAR_OFFER, .ticket = act->ticket};
-	offer.digest = same ? slot->digest : digest_of(far, act->cell, act->blocks, slot->job.slot);
-	if (peer != NULL)
-		hoist__far_say(far, peer, &offer);
-	while (peer != NULL && !peer->broken && next_piece(far, act->cell, act->blocks, &piece)) {
+	struct hoist__far_message offer = {
+		.kind = lost ? HOIST__FAR_REFUSE : HOIST__FAR_OFFER,
+		.ticket = act->ticket,
+	};
+	if (lost)
+		peer = NULL;
+	offer.digest = same || lost ? slot->digest
+				    : digest_of(far, act->cell, act->blocks, slot->job.slot);
+	say_to(far, act->member, &offer);
+	while (peer != NULL && !peer->broken &&
+	       hoist__far_next_piece(far, act->cell, act->blocks, &piece)) {
 		send->n_open++;
 		int err = hoist__fabric_send(peer->bulk, act->ticket, (uint32_t)piece.offset,
 					     slot->job.slot + piece.offset, piece.bytes, send);
@@ -304,8 +306,15 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
+	const struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
+	bool lend = peer != NULL && peer->memory != NULL;
 	uint64_t random;
 	hoist__secret_random(&random, sizeof random);
+	hoist__far_give_back(far, act->slot);
+	hoist__far_refill(far, act->slot);
+	int err = lend ? 0 : hoist__far_populate(far, act->slot);
+	if (err < 0)
+		hoist__far_fail(far, err);
 	pthread_mutex_lock(&far->lock);
 	slot->job.cell = act->cell;
 	memcpy(slot->blocks, act->blocks, sizeof slot->blocks);
@@ -320,6 +329,7 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 		.ticket = slot->ticket,
 		.cell = act->cell,
 		.flag = act->last_resort,
+		.lend = lend,
 	};
 	memcpy(ask.blocks, act->blocks, sizeof ask.blocks);
 	say_to(far, act->member, &ask);
@@ -335,12 +345,14 @@ static void do_withdraw(struct hoist__far *far, const struct hoist__swarm_act *a
 	end_ask(far, slot);
 	pthread_mutex_unlock(&far->lock);
 	if (ticket != 0)
-		say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
+		hoist__far_say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
 }
 
 static void do_read(struct hoist__far *far, const struct hoist__swarm_act *act)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
+	hoist__far_give_back(far, act->slot);
+	hoist__far_refill(far, act->slot);
 	pthread_mutex_lock(&far->lock);
 	slot->job.cell = act->cell;
 	memcpy(slot->blocks, act->blocks, sizeof slot->blocks);
@@ -394,6 +406,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 		pthread_mutex_unlock(&far->lock);
 		switch (act.deed) {
 		case HOIST__SWARM_NOTHING:
+			hoist__far_look_at_loans(far, now);
 			return act.wake_ns;
 		case HOIST__SWARM_READ:
 			do_read(far, &act);
@@ -402,10 +415,13 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			do_ask(far, &act);
 			break;
 		case HOIST__SWARM_SEND:
-			do_send(far, &act, now);
+			if (act.lend)
+				hoist__far_lend(far, &act, now);
+			else
+				do_send(far, &act, now);
 			break;
 		case HOIST__SWARM_REFUSE:
-			say_ticket(far, act.member, HOIST__FAR_REFUSE, act.ticket);
+			hoist__far_say_ticket(far, act.member, HOIST__FAR_REFUSE, act.ticket);
 			break;
 		case HOIST__SWARM_WITHDRAW:
 			do_withdraw(far, &act);
@@ -422,6 +438,11 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 
 /* --- the reading thread's --- */
 
+static unsigned slot_of_job(const struct hoist__far *far, struct hoist__cell_job *job)
+{
+	return (unsigned)(HOIST__CONTAINER_OF(job, struct hoist__far_slot, job) - far->slots);
+}
+
 static struct hoist__cell_job *next_job(void *context)
 {
 	struct hoist__far *far = context;
@@ -433,19 +454,23 @@ static struct hoist__cell_job *next_job(void *context)
 		memmove(&far->queue[0], &far->queue[1], far->n_queue * sizeof far->queue[0]);
 	}
 	pthread_mutex_unlock(&far->lock);
+	int err = job != NULL ? hoist__far_populate(far, slot_of_job(far, job)) : 0;
+	if (err < 0) {
+		hoist__far_fail(far, err);
+		job = NULL;
+	}
 	return job;
 }
 
 static void job_done(void *context, struct hoist__cell_job *job, int err)
 {
 	struct hoist__far *far = context;
-	struct hoist__far_slot *slot = HOIST__CONTAINER_OF(job, struct hoist__far_slot, job);
 	pthread_mutex_lock(&far->lock);
 	if (err < 0 && far->read_err == 0) {
 		far->read_err = err;
 		hoist__failure_keep(&far->read_failure);
 	}
-	hoist__swarm_read(far->swarm, (unsigned)(slot - far->slots), err < 0, hoist__now_ns());
+	hoist__swarm_read(far->swarm, slot_of_job(far, job), err < 0, hoist__now_ns());
 	pthread_mutex_unlock(&far->lock);
 	hoist__far_ring(far);
 	if (err == 0)

@@ -57,6 +57,8 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
+	if (gone.joined && !atomic_load(&far->stopping))
+		hoist__far_own_loans(far, gone.number);
 	/* Transfers with the peer end here: their handlers find the entry free. */
 	*peer = (struct hoist__far_peer){.channel = NULL};
 	if (gone.bulk != NULL)
@@ -88,6 +90,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.n_cells = far->cells.n,
 		.n_some = far->wants.n_some,
 		.port = hoist__address_port(&far->listen_at),
+		.place = far->place,
 		.flag = far->reads,
 	};
 	const void *address;
@@ -174,8 +177,8 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	if (err == 0) {
 		w->kinds = NULL; /* the wants' */
 		w->some = NULL;
-		err = hoist__swarm_join(far->swarm, peer->id, peer->reads, peer->first_cell, &wants,
-					now);
+		err = hoist__swarm_join(far->swarm, peer->id, peer->place.machine, peer->reads,
+					peer->first_cell, &wants, now);
 		if (err < 0)
 			hoist__swarm_wants_fini(&wants);
 	}
@@ -294,6 +297,8 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	peer->has_hello = true;
 	peer->id = m->id;
 	peer->reads = m->flag;
+	peer->place = m->place;
+	hoist__far_meet_neighbour(far, peer);
 	hoist__address_set_port(&peer->at, m->port);
 	if (!peer->said_hello)
 		tell_hello(far, peer);
@@ -331,6 +336,13 @@ static int hear_warning(struct hoist__far *far, const struct hoist__far_message 
 	return 0;
 }
 
+/* Pre: lock. */
+static void hear_end(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t ticket)
+{
+	hoist__far_took(far, ticket);
+	hoist__far_returned(far, peer, ticket);
+}
+
 /* Messages of members of the swarm.  Pre: lock. */
 static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
 		       const struct hoist__far_message *m, uint64_t now)
@@ -338,13 +350,17 @@ static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
 	switch (m->kind) {
 	case HOIST__FAR_ASK:
 		return hoist__swarm_asked(far->swarm, peer->number, m->ticket, (size_t)m->cell,
-					  m->blocks, m->flag);
+					  m->blocks, m->flag,
+					  m->lend && hoist__far_is_neighbour(far, peer));
 	case HOIST__FAR_UNASK:
 		hoist__swarm_unasked(far->swarm, peer->number, m->ticket);
-		hoist__far_took(far, m->ticket);
+		hear_end(far, peer, m->ticket);
 		return 0;
 	case HOIST__FAR_TOOK:
-		hoist__far_took(far, m->ticket);
+		hear_end(far, peer, m->ticket);
+		return 0;
+	case HOIST__FAR_LEND:
+		hoist__far_borrow(far, peer, m);
 		return 0;
 	case HOIST__FAR_REFUSE:
 		hoist__far_refused(far, peer, m->ticket);
@@ -392,11 +408,12 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 }
 
 /* A member that has said BYE still takes the blocks on their way to it. */
-static int hear_leaver(struct hoist__far *far, const struct hoist__far_message *m)
+static int hear_leaver(struct hoist__far *far, struct hoist__far_peer *peer,
+		       const struct hoist__far_message *m)
 {
 	if (m->kind == HOIST__FAR_TOOK || m->kind == HOIST__FAR_UNASK) {
 		pthread_mutex_lock(&far->lock);
-		hoist__far_took(far, m->ticket);
+		hear_end(far, peer, m->ticket);
 		pthread_mutex_unlock(&far->lock);
 	}
 	return 0;
@@ -436,7 +453,7 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 		return hear_bye(far, peer, m, now);
 	default:
 		if (peer->farewell)
-			return hear_leaver(far, m);
+			return hear_leaver(far, peer, m);
 		if (!peer->joined)
 			return hoist__fail(-EBADMSG, "a message at a wrong time");
 		pthread_mutex_lock(&far->lock);

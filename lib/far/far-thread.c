@@ -140,6 +140,7 @@ static void leave(struct hoist__far *far)
 {
 	const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
 	hoist__far_close(far);
+	hoist__far_give_back_all(far);
 	bool still = settle(far, is_still);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
 		if (far->peers[i].has_hello)

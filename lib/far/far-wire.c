@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "lib/swarm/swarm.h"
 
 #define MOST_ERRNO 4095 /* the kernel's MAX_ERRNO */
 
@@ -115,6 +116,10 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->n_cells, 8);
 	field(c, &m->n_some, 8);
 	field32(c, &m->port);
+	field(c, &m->place.machine, 8);
+	field32(c, &m->place.process);
+	field32(c, &m->place.descriptor);
+	field(c, &m->place.inode, 8);
 	flag(c, &m->flag);
 	text(c, m->text);
 	rest(c, &m->bytes, &m->n_bytes);
@@ -146,6 +151,7 @@ static void ask(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->ticket, 8);
 	field(c, &m->cell, 8);
 	flag(c, &m->flag);
+	flag(c, &m->lend);
 	for (unsigned w = 0; w < HOIST__CELL_WORDS; w++)
 		field(c, &m->blocks[w], 8);
 }
@@ -155,6 +161,14 @@ static void offer(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->ticket, 8);
 	field(c, &m->digest.low, 8);
 	field(c, &m->digest.high, 8);
+}
+
+static void lend(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->ticket, 8);
+	field32(c, &m->n);
+	field(c, &m->at, 8);
+	c->bad = c->bad || m->n >= HOIST__SWARM_SLOTS;
 }
 
 static void file(struct cursor *c, struct hoist__far_message *m)
@@ -251,16 +265,27 @@ static void nothing(struct cursor *c, struct hoist__far_message *m)
 }
 
 static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m) = {
-	[HOIST__FAR_HELLO] = hello,	   [HOIST__FAR_ROSTER] = roster,
-	[HOIST__FAR_ROSTER_END] = nothing, [HOIST__FAR_WANTS] = wants,
-	[HOIST__FAR_SOME] = some,	   [HOIST__FAR_READY] = ready,
-	[HOIST__FAR_BEAT] = beat,	   [HOIST__FAR_ASK] = ask,
-	[HOIST__FAR_UNASK] = ticket,	   [HOIST__FAR_REFUSE] = ticket,
-	[HOIST__FAR_OFFER] = offer,	   [HOIST__FAR_TOOK] = ticket,
-	[HOIST__FAR_WARN] = warn,	   [HOIST__FAR_VISIT] = visit,
-	[HOIST__FAR_LOOK] = visit,	   [HOIST__FAR_MEMBER] = member,
-	[HOIST__FAR_FILE] = file,	   [HOIST__FAR_BYTES] = bytes,
-	[HOIST__FAR_TOUR_END] = tour_end,  [HOIST__FAR_BYE] = bye,
+	[HOIST__FAR_HELLO] = hello,
+	[HOIST__FAR_ROSTER] = roster,
+	[HOIST__FAR_ROSTER_END] = nothing,
+	[HOIST__FAR_WANTS] = wants,
+	[HOIST__FAR_SOME] = some,
+	[HOIST__FAR_READY] = ready,
+	[HOIST__FAR_BEAT] = beat,
+	[HOIST__FAR_ASK] = ask,
+	[HOIST__FAR_UNASK] = ticket,
+	[HOIST__FAR_REFUSE] = ticket,
+	[HOIST__FAR_OFFER] = offer,
+	[HOIST__FAR_LEND] = lend,
+	[HOIST__FAR_TOOK] = ticket,
+	[HOIST__FAR_WARN] = warn,
+	[HOIST__FAR_VISIT] = visit,
+	[HOIST__FAR_LOOK] = visit,
+	[HOIST__FAR_MEMBER] = member,
+	[HOIST__FAR_FILE] = file,
+	[HOIST__FAR_BYTES] = bytes,
+	[HOIST__FAR_TOUR_END] = tour_end,
+	[HOIST__FAR_BYE] = bye,
 };
 
 static void fields(struct cursor *c, struct hoist__far_message *m)

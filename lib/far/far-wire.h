@@ -15,6 +15,7 @@
 #include "net/address.h"
 #include "net/channel.h"
 #include "net/fabric.h"
+#include "net/neighbour.h"
 
 #define HOIST__FAR_VERSION 1u
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
@@ -36,6 +37,7 @@ enum hoist__far_kind {
 	HOIST__FAR_UNASK,
 	HOIST__FAR_REFUSE,
 	HOIST__FAR_OFFER,
+	HOIST__FAR_LEND, /* slot `n` of the sender's, in edition `at`, has the blocks */
 	HOIST__FAR_TOOK, /* the taker awaits nothing more under the ticket */
 	HOIST__FAR_WARN,
 	HOIST__FAR_VISIT,    /* instead of HELLO: asks for the files (far-tour.h) */
@@ -58,16 +60,18 @@ struct hoist__far_message {
 	uint64_t n_cells;     /* HELLO, MEMBER: of the checkpoint */
 	uint64_t n_some;      /* HELLO: bitmaps of the wants */
 	uint64_t cell;	      /* ROSTER, READY: the first of a pace; ASK */
-	uint64_t ticket;      /* ASK, UNASK, REFUSE, OFFER, TOOK */
-	uint64_t at;	      /* WANTS, SOME, BYTES */
+	uint64_t ticket;      /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
+	uint64_t at;	      /* WANTS, SOME, BYTES, LEND */
 	uint64_t done;	      /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n;	      /* WANTS, SOME, FILE, BYTES */
+	uint32_t n;	      /* WANTS, SOME, FILE, BYTES, LEND */
 	uint32_t port;	      /* HELLO: at which the member listens */
 	int32_t err;	      /* BYE */
 	uint64_t counts[3];   /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	      /* BEAT, MEMBER: the member has begun */
 	bool flag; /* HELLO, MEMBER: the member has the files; ROSTER: it has gone; ASK: the last
 		    * resort; WARN: it gave wrong bytes */
+	bool lend; /* ASK: LEND will do */
+	struct hoist__neighbour place;	    /* HELLO */
 	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */
 	struct hoist__far_digest digest;    /* OFFER: of the blocks */
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an

@@ -68,19 +68,14 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 
 static int make_slots(struct hoist__far *far)
 {
-	const struct hoist__region_options options = {
-		.kind = HOIST__MEMORY_HOST,
-		.bytes = arena_bytes(far),
-	};
 	far->slots = calloc(far->n_slots, sizeof *far->slots);
 	far->peers = calloc(HOIST__FAR_PEERS, sizeof *far->peers);
 	far->known = calloc(HOIST__FAR_MOST_KNOWN, sizeof *far->known);
 	if (far->slots == NULL || far->peers == NULL || far->known == NULL)
 		return hoist__fail_nomem("a member of a group", far->n_slots * sizeof *far->slots);
-	int err = hoist__region_create(&options, &far->region);
+	int err = hoist__far_arena_make(far);
 	if (err < 0)
 		return err;
-	far->arena = (unsigned char *)far->region->base;
 	for (unsigned i = 0; i < far->n_slots; i++) {
 		far->slots[i].job.slot = hoist__far_slot(far, i);
 		far->slots[i].job.blocks = far->slots[i].blocks;
@@ -192,12 +187,7 @@ static void copy(struct hoist__load_source *source, size_t file, uint64_t offset
 		size_t at = (size_t)(offset % HOIST__CELL_BYTES);
 		size_t left = (size_t)HOIST__CELL_BYTES - at;
 		size_t n = bytes < left ? bytes : left;
-		pthread_mutex_lock(&far->lock);
-		int slot = hoist__swarm_slot_of(far->swarm,
-						hoist__cells_at(&far->cells, file, offset));
-		pthread_mutex_unlock(&far->lock);
-		HOIST__ASSERT(slot >= 0);
-		memcpy(to, hoist__far_slot(far, (unsigned)slot) + at, n);
+		hoist__far_copy(far, file, offset, n, to);
 		offset += n;
 		to += n;
 		bytes -= n;
@@ -279,13 +269,12 @@ static void end(struct hoist__load_source *source, struct hoist_load *load)
 	far->fabric = NULL;
 	if (!stopped) {
 		hoist__log(load, "reads or transfers of the group were abandoned: the slots stay");
-		far->region = NULL;
+		hoist__far_arena_end(far, true);
 		far->slots = NULL;
 		return;
 	}
 	hoist__cell_reader_destroy(reader);
-	hoist__region_destroy(far->region);
-	far->region = NULL;
+	hoist__far_arena_end(far, false);
 	hoist__cell_charge_return(&far->charge);
 }
 

@@ -8,6 +8,7 @@
  *   far-folder.c   the same, at a folder that all see
  *   far-peer.c     the other members: channels, messages, life and death
  *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
+ *   far-loan.c     slots that members of one machine lend each other (far-loan.h)
  *   far-thread.c   the thread that does all of this
  *   far-host.c     answers to visitors
  *   far-tour.c     shows a visitor the files (far-tour.h)
@@ -27,11 +28,10 @@
  * see, in which each member posts its addresses: each is a door then.  Each pair of members has one
  * channel, which the member that came later makes:
  *
- *     both       HELLO name, id, identity, cells, has the files, port, address of the fabric
- *     acceptor   ROSTER for each member that is or was there, ROSTER_END
- *     both       WANTS, SOME (swarm-wants.h), and BEAT from now on
- *     both       READY first cell: the member has chosen its pace
- *     both       ASK, UNASK, OFFER, REFUSE, TOOK, WARN
+ *     both       HELLO name, id, identity, cells, has the files, port, place of its slots, address
+ * of the fabric acceptor   ROSTER for each member that is or was there, ROSTER_END both WANTS, SOME
+ * (swarm-wants.h), and BEAT from now on both       READY first cell: the member has chosen its pace
+ *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
  *
  * A member is ready once it has the wants of all that it knows of, and these are n_ranks; if
@@ -51,6 +51,8 @@
  * compares the digest.  Only then is the slot HERE.  The taker says TOOK, right or wrong, or UNASK
  * if it waits no longer: the giver keeps its slot until then.
  *
+ * Loans: members of one machine copy from each other's slots (far-loan.h).
+ *
  * Life: a BEAT each 100 ms, and when many cells were done since the last one.  A member that is
  * silent for HOIST__FAR_SILENCE_NS, whose channel or fabric fails, or that breaks the rules, has
  * left.  A process that was stopped excuses the others' silence of that time.
@@ -60,7 +62,8 @@
  *
  * Trust: members know the secret, and are trusted not to forge bytes.  All the same, their messages
  * are checked, so that a broken member can give neither a fault nor, where digests of the tensors
- * are verified, wrong bytes.
+ * are verified, wrong bytes.  A neighbour's memory is trusted like a file of the same user: who may
+ * write to it could write to this process as well.
  *
  * Threads: the far thread has peers, sockets and the fabric to itself.  `lock` guards the swarm,
  * the slots, `state`, `err` and the queue of cells to be read, which the reading thread
@@ -79,6 +82,7 @@
 #include "lib/swarm/cell-charge.h"
 #include "lib/swarm/cell-read.h"
 #include "lib/swarm/cells.h"
+#include "lib/far/far-loan.h"
 #include "lib/far/far-tour.h"
 #include "lib/far/far-wire.h"
 #include "lib/swarm/swarm.h"
@@ -131,10 +135,13 @@ struct hoist__far_peer {
 	size_t first_cell;
 	size_t done; /* of its pace */
 	unsigned number;
-	struct hoist__address at;	   /* at which it listens */
-	struct hoist__fabric_peer *bulk;   /* NULL: before HELLO */
-	struct hoist__far_tour tour;	   /* of a visitor */
-	struct hoist__far_wanting wanting; /* its wants, as far as they are here */
+	struct hoist__address at;			 /* at which it listens */
+	struct hoist__fabric_peer *bulk;		 /* NULL: before HELLO */
+	struct hoist__neighbour place;			 /* of its slots */
+	struct hoist__shared *memory;			 /* the same, mapped; NULL: it is not */
+	struct hoist__far_lent lent[HOIST__SWARM_SLOTS]; /* to it */
+	struct hoist__far_tour tour;			 /* of a visitor */
+	struct hoist__far_wanting wanting;		 /* its wants, as far as they are here */
 	uint64_t heard_at;
 };
 
@@ -160,6 +167,9 @@ struct hoist__far_slot {
 	bool leaving;			    /* the swarm waits for the last of these */
 	bool failed;			    /* a piece did not come whole */
 	bool offered;
+	bool populated; /* its own memory has pages */
+	bool lost;	/* it is HERE, but its lender has filled the slot anew */
+	struct hoist__far_loan loan;
 	bool has_digest;
 	struct hoist__far_digest digest; /* offered, or of `blocks` of a slot that is HERE */
 };
@@ -201,6 +211,10 @@ struct hoist__far {
 	struct hoist_load *load; /* from begin on */
 	struct hoist__cell_charge charge;
 	unsigned n_slots;
+	struct hoist__shared *shared; /* the board and the slots; NULL: they are in `region` */
+	int shared_fd;		      /* that neighbours open; -1: none */
+	struct hoist__neighbour place;
+	struct hoist__far_board *board; /* NULL: `region` */
 	struct hoist__region *region;
 	unsigned char *arena;
 	struct hoist__cells cells;
@@ -225,6 +239,10 @@ struct hoist__far {
 	size_t beat_done;
 	uint64_t beat_counts[3];
 	struct hoist__far_send sends[HOIST__SWARM_SENDS];
+	unsigned n_lent;
+	uint64_t lent_at; /* loans to others were looked at last */
+	struct hoist__shared *memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
+	unsigned n_memories;
 
 	pthread_t thread;
 	bool has_thread;
@@ -401,6 +419,22 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
 			uint64_t ticket);
 
+/* A message that has nothing but a ticket, to a member of the swarm, unless the member has left. */
+void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
+			   uint64_t ticket);
+
+/* The slot that waits for an answer under the ticket; NULL: none.  Pre: lock. */
+struct hoist__far_slot *hoist__far_slot_of_ticket(struct hoist__far *far, uint64_t ticket);
+
+/* The pieces of a cell: runs of its blocks, up to the end of the file. */
+struct hoist__far_piece {
+	unsigned next; /* block: 0 before the first piece */
+	size_t offset; /* in the cell */
+	size_t bytes;
+};
+bool hoist__far_next_piece(const struct hoist__far *far, size_t cell, const uint64_t *blocks,
+			   struct hoist__far_piece *piece);
+
 /* The taker has said TOOK or UNASK.  Pre: lock. */
 void hoist__far_took(struct hoist__far *far, uint64_t ticket);
 
@@ -408,7 +442,7 @@ void hoist__far_took(struct hoist__far *far, uint64_t ticket);
 bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
 /* The peer has left: its sends wait for no TOOK. */
-void hoist__far_forget_sends(struct hoist__far *far, const struct hoist__far_peer *peer);
+void hoist__far_forget_sends(struct hoist__far *far, struct hoist__far_peer *peer);
 
 /* Are bytes on their way into slots? */
 bool hoist__far_is_taking(struct hoist__far *far);

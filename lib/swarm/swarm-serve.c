@@ -22,11 +22,14 @@ void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swar
 	unsigned place = place_of(way, 0);
 	slot->expect = (struct hoist__member_set){.word = {0}};
 	slot->place = way->apart && place != HOIST__SWARM_NOBODY ? 0 : place;
+	slot->depth = 0;
 	slot->view = s->view;
 	if (way->apart || place == HOIST__SWARM_NOBODY)
 		return;
+	for (unsigned i = place; i > 0; i = way->before[i])
+		slot->depth++;
 	for (unsigned i = place + 1; i < way->n; i++)
-		if (way->star ? place == 0 : i == place + 1)
+		if (way->before[i] == place)
 			hoist__member_set_add(&slot->expect, way->members[i]);
 }
 
@@ -90,11 +93,12 @@ static void give_send(struct hoist__swarm *s, unsigned member, unsigned i,
 					 .member = member,
 					 .slot = (unsigned)(slot - s->slots),
 					 .cell = ask->cell,
+					 .lend = ask->lend,
 					 .ticket = ask->ticket};
 	memcpy(ret->blocks, ask->blocks, sizeof ret->blocks);
 	slot->n_sending++;
-	s->n_sending++;
-	m->n_sending++;
+	s->n_sending += !ask->lend;
+	m->n_sending += !ask->lend;
 	s->counts.sent_bytes += hoist__blocks_count(ask->blocks) * HOIST__BLOCK_BYTES;
 	hoist__swarm_drop_ask(m, i);
 }
@@ -116,8 +120,9 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 				hoist__swarm_drop_ask(member, i);
 				return true;
 			}
-			if (fate == SENDABLE && s->n_sending < HOIST__SWARM_SENDS &&
-			    member->n_sending < HOIST__SWARM_SENDS / 2 &&
+			bool may = ask->lend || (s->n_sending < HOIST__SWARM_SENDS &&
+						 member->n_sending < HOIST__SWARM_SENDS / 2);
+			if (fate == SENDABLE && may &&
 			    (best == HOIST__SWARM_NOBODY ||
 			     hoist__swarm_step_of(s, 0, ask->cell) <
 				     hoist__swarm_step_of(s, 0,

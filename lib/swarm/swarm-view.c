@@ -70,9 +70,10 @@ static void rotate(unsigned *members, unsigned n, unsigned by)
 		members[i] = before[(by + i) % n];
 }
 
-/* Moves members that are slow, or that nobody asks, behind the others. */
-static void put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsigned *members,
-			  unsigned n)
+/* Moves members that are slow, or that nobody asks, behind the others.  Returns: how many others.
+ */
+static unsigned put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsigned *members,
+			      unsigned n)
 {
 	unsigned slow[HOIST__SWARM_MEMBERS];
 	unsigned n_slow = 0;
@@ -85,6 +86,76 @@ static void put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsign
 			members[n_quick++] = members[i];
 	for (unsigned i = 0; i < n_slow; i++)
 		members[n_quick + i] = slow[i];
+	return n_quick;
+}
+
+/* The members of one machine on a way: a list, by their places. */
+struct house {
+	unsigned n;
+	unsigned first, last;
+	unsigned head;
+	uint64_t hash;	/* the head's */
+	unsigned place; /* the head's in the tree */
+};
+
+/* Lists the first @n members by machine, and chooses the heads: by rendezvous hashing, so that two
+ * members whose views differ by a member do not wait for each other.  Returns: the machines. */
+static unsigned find_houses(const struct hoist__swarm *swarm, size_t cell,
+			    const struct hoist__swarm_way *way, unsigned n, unsigned *next,
+			    unsigned *house_of, struct house *houses)
+{
+	unsigned n_houses = 0;
+	for (unsigned i = 0; i < n; i++) {
+		const struct hoist__swarm_member *member = &swarm->members[way->members[i]];
+		unsigned *index = &house_of[member->housemate];
+		uint64_t hash =
+			i == 0 && way->has_reader ? UINT64_MAX : mix(member->id + mix(cell));
+		bool is_new = *index == HOIST__SWARM_NOBODY;
+		*index = is_new ? n_houses++ : *index;
+		struct house *house = &houses[*index];
+		if (is_new)
+			*house = (struct house){.first = i, .last = i};
+		next[house->last] = i;
+		house->last = i;
+		if (house->n++ == 0 || hash > house->hash) {
+			house->head = i;
+			house->hash = hash;
+		}
+	}
+	return n_houses;
+}
+
+/* Puts the members of the first member's machine behind it, then those of the next machine, and
+ * says from whom each gets the cell.  The @n_slow last keep their places: nobody but slow ones gets
+ * cells from them. */
+static void make_tree(const struct hoist__swarm *swarm, size_t cell, unsigned n_slow,
+		      struct hoist__swarm_way *way)
+{
+	const struct hoist__swarm_way list = *way;
+	unsigned house_of[HOIST__SWARM_MEMBERS]; /* of each housemate */
+	unsigned next[HOIST__SWARM_MEMBERS];
+	struct house houses[HOIST__SWARM_MEMBERS];
+	unsigned n = 0;
+	memset(house_of, 0xff, sizeof house_of); /* NOBODY */
+	unsigned n_houses =
+		find_houses(swarm, cell, &list, way->n - n_slow, next, house_of, houses);
+	for (unsigned h = 0; h < n_houses; h++) {
+		struct house *house = &houses[h];
+		house->place = n;
+		way->before[n] = h > 0 ? houses[h - 1].place : 0;
+		way->members[n++] = list.members[house->head];
+		for (unsigned i = house->first, k = 0; k < house->n; k++, i = next[i]) {
+			if (i == house->head)
+				continue;
+			way->before[n] = house->place;
+			way->members[n++] = list.members[i];
+		}
+	}
+	for (; n < way->n; n++) {
+		unsigned house = house_of[swarm->members[way->members[n]].housemate];
+		bool alone = house == HOIST__SWARM_NOBODY;
+		way->before[n] = !alone ? houses[house].place : n > 0 ? n - 1 : 0;
+	}
 }
 
 /* The wants of all members in one cell. */
@@ -107,14 +178,14 @@ static unsigned count_runs(const uint64_t *blocks)
 	return n;
 }
 
-/* Finds the members that want the cell, and those that only have the files, both in the ring's
+/* Finds the members that want the cell, and those that only have the files, both in the street's
  * order.  A late member wants cells before its first in its own view alone. */
 static void find_members(const struct hoist__swarm *swarm, size_t cell,
 			 struct hoist__swarm_way *way, struct sum *sum)
 {
 	for (unsigned i = 0; i < swarm->n_ring; i++) {
 		uint64_t blocks[HOIST__CELL_WORDS];
-		unsigned m = swarm->ring[i];
+		unsigned m = swarm->street[i];
 		const struct hoist__swarm_member *member = &swarm->members[m];
 		if (!member->here)
 			continue;
@@ -156,10 +227,11 @@ void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t
 	if (ret->n == 0)
 		return;
 	choose_shape(&sum, ret);
+	unsigned n = ret->n;
 	unsigned reader = reader_among(swarm, cell, now, ret->members, ret->n);
 	ret->has_reader = reader < ret->n;
 	rotate(ret->members, ret->n, ret->has_reader ? reader : 0);
-	put_slow_last(swarm, now, ret->members, ret->n);
+	unsigned n_slow = n - put_slow_last(swarm, now, ret->members, n);
 	if (!ret->has_reader) {
 		reader = reader_among(swarm, cell, now, sum.others, sum.n_others);
 		ret->has_reader = ret->only_reads = reader < sum.n_others;
@@ -169,6 +241,11 @@ void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t
 		ret->members[0] = sum.others[reader];
 		ret->n++;
 	}
+	if (swarm->shares && !ret->star)
+		make_tree(swarm, cell, n_slow, ret);
+	else
+		for (unsigned i = 0; i < ret->n; i++)
+			ret->before[i] = ret->star || i == 0 ? 0 : i - 1;
 }
 
 void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist__swarm_way *way,
@@ -203,19 +280,46 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now)
 		swarm->slots[i].since = now;
 }
 
-/* The ring: all members that have ever been, in the order of the hashes of their ids. */
+/* Finds the first member of each member's machine. */
+static void find_housemates(struct hoist__swarm *swarm)
+{
+	swarm->shares = false;
+	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+		struct hoist__swarm_member *member = &swarm->members[m];
+		member->housemate = m;
+		for (unsigned o = 0; o < m && member->machine != 0 && member->housemate == m; o++)
+			if (swarm->members[o].machine == member->machine)
+				member->housemate = o;
+		swarm->shares = swarm->shares || member->housemate != m;
+	}
+}
+
+/* In the ring's order; in that of the street? */
+static bool is_before(const struct hoist__swarm_member *a, const struct hoist__swarm_member *b,
+		      bool street)
+{
+	uint64_t x = mix(a->machine != 0 ? a->machine : a->id);
+	uint64_t y = mix(b->machine != 0 ? b->machine : b->id);
+	return street && x != y ? x < y : mix(a->id) < mix(b->id);
+}
+
+static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, unsigned *list)
+{
+	unsigned i = swarm->n_ring;
+	for (; i > 0 && is_before(&swarm->members[m], &swarm->members[list[i - 1]], street); i--)
+		list[i] = list[i - 1];
+	list[i] = m;
+}
+
 static void make_ring(struct hoist__swarm *swarm)
 {
 	swarm->n_ring = 0;
+	find_housemates(swarm);
 	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
-		unsigned i = swarm->n_ring;
 		if (swarm->members[m].id == 0)
 			continue;
-		for (; i > 0 &&
-		       mix(swarm->members[swarm->ring[i - 1]].id) > mix(swarm->members[m].id);
-		     i--)
-			swarm->ring[i] = swarm->ring[i - 1];
-		swarm->ring[i] = m;
+		put_in(swarm, m, false, swarm->ring);
+		put_in(swarm, m, true, swarm->street);
 		swarm->n_ring++;
 	}
 	swarm->view++;
@@ -240,6 +344,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		.here = true,
 		.reads = options->reads,
 		.id = options->id,
+		.machine = options->machine,
 		.first_cell = options->first_cell,
 		.wants = *options->wants,
 	};
@@ -260,8 +365,8 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 	free(swarm);
 }
 
-int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, bool reads, size_t first_cell,
-		      struct hoist__swarm_wants *wants, uint64_t now)
+int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine, bool reads,
+		      size_t first_cell, struct hoist__swarm_wants *wants, uint64_t now)
 {
 	unsigned place = HOIST__SWARM_NOBODY;
 	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
@@ -276,6 +381,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, bool reads, size_
 		.here = true,
 		.reads = reads,
 		.id = id,
+		.machine = machine,
 		.first_cell = first_cell,
 		.wants = *wants,
 	};
@@ -332,7 +438,7 @@ void hoist__swarm_warned(struct hoist__swarm *swarm, unsigned member, bool distr
 }
 
 int hoist__swarm_asked(struct hoist__swarm *swarm, unsigned member, uint64_t ticket, size_t cell,
-		       const uint64_t blocks[HOIST__CELL_WORDS], bool last_resort)
+		       const uint64_t blocks[HOIST__CELL_WORDS], bool last_resort, bool lend)
 {
 	struct hoist__swarm_member *m = &swarm->members[member];
 	if (cell >= swarm->options.n_cells)
@@ -345,7 +451,7 @@ int hoist__swarm_asked(struct hoist__swarm *swarm, unsigned member, uint64_t tic
 				   HOIST__SWARM_ASKS);
 	struct hoist__swarm_ask *ask = &m->asks[m->n_asks++];
 	*ask = (struct hoist__swarm_ask){
-		.ticket = ticket, .cell = cell, .last_resort = last_resort};
+		.ticket = ticket, .cell = cell, .last_resort = last_resort, .lend = lend};
 	memcpy(ask->blocks, blocks, sizeof ask->blocks);
 	swarm->changed = true;
 	return 0;

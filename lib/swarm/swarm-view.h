@@ -26,6 +26,7 @@ struct hoist__swarm_ask {
 	uint64_t ticket;
 	size_t cell;
 	bool last_resort;
+	bool lend;
 	uint64_t blocks[HOIST__CELL_WORDS];
 };
 
@@ -34,7 +35,9 @@ struct hoist__swarm_member {
 	bool reads;
 	bool distrusted;
 	uint64_t id;
-	size_t first_cell; /* of its pace */
+	uint64_t machine;
+	unsigned housemate; /* the first member of its machine, with or without a number */
+	size_t first_cell;  /* of its pace */
 	size_t done;
 	struct hoist__swarm_wants wants;
 	bool warn_slow;	 /* all are to be told that it is slow, */
@@ -71,7 +74,8 @@ struct hoist__swarm_slot {
 	struct hoist__member_set served; /* that got the cell */
 	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
 	uint64_t view;
-	unsigned place; /* of this member in the cell's way, as of then */
+	unsigned place; /* of this member in the cell's way, as of then, */
+	unsigned depth; /* and so many members from the reader */
 	uint64_t since; /* of the state */
 	uint64_t blocks[HOIST__CELL_WORDS];
 };
@@ -88,7 +92,9 @@ struct hoist__swarm {
 	unsigned n_sending;
 	unsigned n_free;
 	unsigned ring[HOIST__SWARM_MEMBERS];
+	unsigned street[HOIST__SWARM_MEMBERS]; /* the same members, machine by machine */
 	unsigned n_ring;
+	bool shares;	    /* two members are of one machine */
 	uint64_t view;	    /* counts joins, leaves, and members that become slow */
 	bool changed;	    /* since there was NOTHING to do */
 	uint64_t looked_at; /* there was NOTHING to do */
@@ -102,6 +108,7 @@ struct hoist__swarm_way {
 	bool has_reader; /* members[0] */
 	bool only_reads; /* the reader wants no block of the cell */
 	unsigned members[HOIST__SWARM_MEMBERS];
+	unsigned before[HOIST__SWARM_MEMBERS]; /* the place from which each gets the cell */
 	uint64_t united[HOIST__CELL_WORDS];
 };
 

@@ -125,8 +125,9 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	else if (place != HOIST__SWARM_NOBODY)
 		hoist__swarm_blocks_at(s, &way, slot->cell, place, slot->blocks);
 	bool reader = place == 0 || place == HOIST__SWARM_NOBODY;
-	for (unsigned i = reader || slot->resort ? 0 : place; i > 0; i--) {
-		unsigned m = way.members[way.star ? 0 : i - 1];
+	for (unsigned i = reader || slot->resort ? 0 : place; i > 0;) {
+		i = way.before[i];
+		unsigned m = way.members[i];
 		bool past = way.has_reader && m == way.members[0] &&
 			    hoist__swarm_is_done(s, m, slot->cell);
 		if (!may_ask(s, slot, m, now))
@@ -180,9 +181,8 @@ static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint
 		withdraw(s, slot, now);
 		return;
 	}
-	uint64_t place = slot->place == HOIST__SWARM_NOBODY ? 0 : slot->place;
 	if (now <= slot->since + HOIST__SWARM_PATIENCE_NS ||
-	    now <= slot->since + hoist__swarm_patience(s, slot->from) + place * PLACE_NS)
+	    now <= slot->since + hoist__swarm_patience(s, slot->from) + slot->depth * PLACE_NS)
 		return;
 	s->counts.n_late++;
 	s->members[slot->from].warn_slow = true;
@@ -362,6 +362,14 @@ void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned membe
 	swarm->n_sending--;
 	hoist__member_set_add(&s->served, member);
 	m->send_ns = m->send_ns == 0 ? ns : m->send_ns - m->send_ns / 8 + ns / 8;
+	swarm->changed = true;
+}
+
+void hoist__swarm_returned(struct hoist__swarm *swarm, unsigned slot, unsigned member)
+{
+	HOIST__ASSERT(swarm->slots[slot].n_sending > 0);
+	swarm->slots[slot].n_sending--;
+	hoist__member_set_add(&swarm->slots[slot].served, member);
 	swarm->changed = true;
 }
 

@@ -17,6 +17,7 @@
  *             not begun, waits until one of them is near, and reads the cells before by itself.
  *             `done` cells of a member's pace are HERE or past: it asks for none of them any more
  *   ring      all members that have ever been, in the order of a hash of their ids
+ *   street    the same, machine by machine, in the order of a hash of the machines
  *   turn      of a cell: the cell's number, modulo the members of the ring whose first cell is
  *             not behind the cell.  A member that has gone keeps its turns, so that the others'
  *             turns stay the same
@@ -24,17 +25,19 @@
  *             is.  If the turn is none of theirs, rendezvous hashing chooses.  If none of those
  *             that want the cell has the files, the same among all that have.  A slow or
  *             distrusted member is no reader.  The reader reads the blocks that anybody wants
- *   way       of a cell: its reader, then those that want the cell, in the ring's order, slow ones
- *             last.  A late member is on the ways of cells before its first in its own view alone.
- *             The bytes go along the way as a chain, as a star, or not at all (apart)
- *   chain     each gets all blocks that anybody wants from the one before.  So nobody sends a cell
- *             twice, and a group of which one member has the files takes hardly longer than a copy
- *             to one other
- *   star      each gets the blocks that it wants from the reader, where the wants of all are less
- *             than a chain would move (HOIST__SWARM_OVERLAP)
- *   apart     each reads its own blocks: no two want the same ones, but for a few where parts meet
- *             (HOIST__SWARM_TWICE), all have the files, and their blocks are few runs
- *             (HOIST__SWARM_RUNS)
+ *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
+ *             member without a number shares with nobody, and is a machine by itself
+ *   way       of a cell: its reader, then those that want the cell, in the street's order, slow
+ *             ones last.  A late member is on the ways of cells before its first in its own view
+ * alone. The bytes go along the way as a chain, as a star, or not at all (apart) chain     of
+ * machines: one member of each, the head, gets all blocks that anybody wants from the head of the
+ * machine before, and gives them to the others of its own.  So no link carries a cell twice, and a
+ * group of which one member has the files takes hardly longer than a copy to one other.  The reader
+ * is the first head.  The other machines' members are head in turn, from cell to cell star each
+ * gets the blocks that it wants from the reader, where the wants of all are less than a chain would
+ * move (HOIST__SWARM_OVERLAP) apart     each reads its own blocks: no two want the same ones, but
+ * for a few where parts meet (HOIST__SWARM_TWICE), all have the files, and their blocks are few
+ * runs (HOIST__SWARM_RUNS)
  *
  * Each member computes all of this from its own view.  Views differ for a while when members come
  * and go.  That costs reads, never bytes: a member asks, and the asked member gives, or refuses.
@@ -42,12 +45,10 @@
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
  *                        same, if the asked member has the files: that reads the cell once more
- *     refused            ask the next: those before in the chain, back to the reader.  Then read,
- *                        if this member has the files.  Then ask each that has them, as the last
- *                        resort, in turn and ever more patiently
- *     no word            after a member's patience: the same, and the silent member is slow
- *     left, died, slow   the same at once
- *     became the reader  the same at once: read
+ *     refused            ask the next: the heads before in the chain, back to the reader.  Then
+ * read, if this member has the files.  Then ask each that has them, as the last resort, in turn and
+ * ever more patiently no word            after a member's patience: the same, and the silent member
+ * is slow left, died, slow   the same at once became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
@@ -121,6 +122,7 @@ struct hoist__swarm_act {
 	size_t cell;
 	uint64_t ticket;  /* SEND, REFUSE: as it was asked */
 	bool last_resort; /* ASK */
+	bool lend;	  /* SEND: lend the slot; then hoist__swarm_returned() instead of _sent() */
 	bool distrust;	  /* WARN */
 	uint64_t blocks[HOIST__CELL_WORDS];
 	uint64_t wake_ns; /* NOTHING; UINT64_MAX: never */
@@ -135,8 +137,9 @@ struct hoist__swarm_counts {
 };
 
 struct hoist__swarm_options {
-	uint64_t id; /* of this member; ids of members differ */
-	bool reads;  /* this member has the files */
+	uint64_t id;	  /* of this member; ids of members differ */
+	uint64_t machine; /* 0: it shares memory with nobody */
+	bool reads;	  /* this member has the files */
 	size_t n_cells;
 	size_t first_cell; /* of its pace */
 	unsigned n_slots;
@@ -153,8 +156,8 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm); /* takes NULL */
 
 /* A member comes.  @wants becomes the swarm's, but on failure.  Returns: the member's number, 1 and
  * more; -ENOSPC (there were HOIST__SWARM_MEMBERS); -EEXIST (the id is there). */
-int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, bool reads, size_t first_cell,
-		      struct hoist__swarm_wants *wants, uint64_t now);
+int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine, bool reads,
+		      size_t first_cell, struct hoist__swarm_wants *wants, uint64_t now);
 
 /* The member has gone; its number is not given again.  Slots that it was asked for are given up
  * with HOIST__SWARM_WITHDRAW. */
@@ -166,10 +169,11 @@ void hoist__swarm_heard(struct hoist__swarm *swarm, unsigned member, size_t done
 /* Somebody says that the member, 0 being this one, is slow, or gave wrong bytes. */
 void hoist__swarm_warned(struct hoist__swarm *swarm, unsigned member, bool distrust, uint64_t now);
 
-/* The member asks for blocks of a cell.  Returns: 0; -EBADMSG (no such cell, no blocks, more asks
- * than HOIST__SWARM_ASKS). */
+/* The member asks for blocks of a cell.  @lend: it can be lent the slot; any number of slots is
+ * lent at a time.  Returns: 0; -EBADMSG (no such cell, no blocks, more asks than
+ * HOIST__SWARM_ASKS). */
 int hoist__swarm_asked(struct hoist__swarm *swarm, unsigned member, uint64_t ticket, size_t cell,
-		       const uint64_t blocks[HOIST__CELL_WORDS], bool last_resort);
+		       const uint64_t blocks[HOIST__CELL_WORDS], bool last_resort, bool lend);
 
 /* The member does not wait for the ticket any more.  A send that has begun goes on. */
 void hoist__swarm_unasked(struct hoist__swarm *swarm, unsigned member, uint64_t ticket);
@@ -194,6 +198,9 @@ void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t 
 
 /* The send has ended, well or not.  @ns: the time that a whole cell takes at its speed. */
 void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned member, uint64_t ns);
+
+/* The member needs the slot that it was lent no more, or got it not at all. */
+void hoist__swarm_returned(struct hoist__swarm *swarm, unsigned slot, unsigned member);
 
 /* The slot in which the cell is HERE; -1: it is not. */
 int hoist__swarm_slot_of(const struct hoist__swarm *swarm, size_t cell);

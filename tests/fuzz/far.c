@@ -77,7 +77,7 @@ static void hear_frames(struct fuzz_bytes *from)
 
 /* --- a swarm: what its caller does, and what the caller knows --- */
 
-enum { SWARM_CELLS = 40, MOST_SLOTS = 12, MOST_DEEDS = 20000 };
+enum { SWARM_CELLS = 40, MOST_SLOTS = 12, MOST_SENDS = 40, MOST_DEEDS = 20000 };
 enum slot_state { IDLE, READING, ASKED, WITHDRAWING, THERE };
 
 static struct known {
@@ -97,9 +97,9 @@ static struct known {
 		unsigned n_sends;
 	} slots[MOST_SLOTS];
 	struct {
-		bool busy;
+		bool busy, lent;
 		unsigned slot, member;
-	} sends[HOIST__SWARM_SENDS];
+	} sends[MOST_SENDS]; /* loans stand behind the sends */
 	bool reads;
 	bool lost;
 	bool was_bad; /* a reading of its own failed */
@@ -139,6 +139,7 @@ static void begin_swarm(struct fuzz_bytes *from)
 	take_wants(from, &k.wants);
 	const struct hoist__swarm_options options = {
 		.id = 100,
+		.machine = 7,
 		.reads = k.reads,
 		.n_cells = k.n_cells,
 		.first_cell = fuzz_below(from, 2) * fuzz_below(from, k.n_cells + 1),
@@ -148,17 +149,43 @@ static void begin_swarm(struct fuzz_bytes *from)
 	HOLDS(hoist__swarm_create(&options, &k.swarm) == 0);
 }
 
+static void end_send(unsigned i)
+{
+	if (!k.sends[i].busy)
+		return;
+	k.sends[i].busy = false;
+	k.slots[k.sends[i].slot].n_sends--;
+	if (k.sends[i].lent)
+		hoist__swarm_returned(k.swarm, k.sends[i].slot, k.sends[i].member);
+	else
+		hoist__swarm_sent(k.swarm, k.sends[i].slot, k.sends[i].member, 1000000);
+}
+
+/* If there is no free one, the first loan ends. */
+static unsigned loan_entry(void)
+{
+	for (unsigned i = HOIST__SWARM_SENDS; i < MOST_SENDS; i++)
+		if (!k.sends[i].busy)
+			return i;
+	end_send(HOIST__SWARM_SENDS);
+	return HOIST__SWARM_SENDS;
+}
+
 static void do_send(const struct hoist__swarm_act *act)
 {
 	unsigned i = 0;
 	while (i < HOIST__SWARM_SENDS && k.sends[i].busy)
 		i++;
-	HOLDS(i < HOIST__SWARM_SENDS);
+	if (act->lend)
+		i = loan_entry();
+	else
+		HOLDS(i < HOIST__SWARM_SENDS);
 	HOLDS(hoist__swarm_slot_of(k.swarm, act->cell) == (int)act->slot);
 	HOLDS(k.slots[act->slot].state == THERE && k.slots[act->slot].cell == act->cell);
 	for (unsigned w = 0; w < HOIST__CELL_WORDS; w++)
 		HOLDS((act->blocks[w] & ~k.slots[act->slot].blocks[w]) == 0);
 	k.sends[i].busy = true;
+	k.sends[i].lent = act->lend;
 	k.sends[i].slot = act->slot;
 	k.sends[i].member = act->member;
 	k.slots[act->slot].n_sends++;
@@ -242,15 +269,6 @@ static void end_fill(unsigned slot, uint64_t how)
 	}
 }
 
-static void end_send(unsigned i)
-{
-	if (!k.sends[i].busy)
-		return;
-	k.sends[i].busy = false;
-	k.slots[k.sends[i].slot].n_sends--;
-	hoist__swarm_sent(k.swarm, k.sends[i].slot, k.sends[i].member, 1000000);
-}
-
 /* The own load uses what is there. */
 static void use_cells(void)
 {
@@ -274,7 +292,8 @@ static void join(struct fuzz_bytes *from)
 	bool reads = fuzz_below(from, 2) == 0;
 	size_t first = fuzz_below(from, 3) == 0 ? fuzz_below(from, k.n_cells + 1) : 0;
 	take_wants(from, &wants);
-	int number = hoist__swarm_join(k.swarm, id, reads, first, &wants, k.now);
+	int number = hoist__swarm_join(k.swarm, id, fuzz_below(from, 3) + 6, reads, first, &wants,
+				       k.now);
 	if (number < 0) {
 		HOLDS(number == -EEXIST || number == -ENOSPC);
 		hoist__swarm_wants_fini(&wants);
@@ -294,7 +313,8 @@ static void ask(struct fuzz_bytes *from, unsigned member)
 						: fuzz_below(from, k.n_cells + 1);
 	bool last_resort = fuzz_below(from, 4) == 0;
 	take_blocks(from, blocks);
-	HOLDS(hoist__swarm_asked(k.swarm, member, ticket, cell, blocks, last_resort) < 0 ||
+	bool lend = fuzz_below(from, 2) == 0;
+	HOLDS(hoist__swarm_asked(k.swarm, member, ticket, cell, blocks, last_resort, lend) < 0 ||
 	      cell < k.n_cells);
 }
 
@@ -337,7 +357,7 @@ static void go_on_alone(void)
 		do_all();
 		for (unsigned s = 0; s < k.n_slots; s++)
 			end_fill(s, 1);
-		for (unsigned s = 0; s < HOIST__SWARM_SENDS; s++)
+		for (unsigned s = 0; s < MOST_SENDS; s++)
 			end_send(s);
 		use_cells();
 		k.now += UINT64_C(100000000);
@@ -360,7 +380,7 @@ static void drive_swarm(struct fuzz_bytes *from)
 			end_fill((unsigned)fuzz_below(from, k.n_slots), fuzz_below(from, 32));
 			break;
 		case 2:
-			end_send((unsigned)fuzz_below(from, HOIST__SWARM_SENDS));
+			end_send((unsigned)fuzz_below(from, MOST_SENDS));
 			break;
 		case 3:
 			use_cells();

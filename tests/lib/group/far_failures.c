@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Two members of a group of several machines, in a process each.  In one of them each allocation,
- * each call on sockets, each function of UCX, and, where the group meets at a folder, each call on
- * files fails in turn: its load has all bytes, or says why
- * not, and leaves nothing; the other, which is well, has all its bytes.
+/* Two members of a group of several machines, in a process each, which lend each other slots, or
+ * send bytes by UCX.  In one of them each allocation, each call on sockets, each function of UCX,
+ * and, where the group meets at a folder, each call on files and memory fails in turn: its load has
+ * all bytes, or says why not, and leaves nothing; the other, which is well, has all its bytes.
  * HOIST_TEST_FORM=long: no call is left out.  Exit: 0, 1, 77. */
 #include "config.h"
 
@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@
 #include <hoist/hoist.h>
 
 #include "net/address.h"
+#include "net/neighbour.h"
 #include "tests/support/child.h"
 #include "tests/support/count.h"
 #include "tests/support/failing-ucx.h"
@@ -36,7 +39,7 @@
 
 enum kind { ALLOCATIONS, SOCKETS, UCX, FILES, N_KINDS };
 static const char *const kinds[] = {"allocation", "call on sockets", "function of UCX",
-				    "call on files"};
+				    "call on files and memory"};
 
 static enum kind failing;
 static unsigned long fail_at; /* 0: none */
@@ -61,7 +64,8 @@ static bool fails(enum kind kind, const char *name)
 #include "tests/support/failing-sockets.inc.h"
 FAILS(int, eventfd, (unsigned count, int flags), (count, flags))
 
-/* The calls of lib/far/far-folder.c, and what net/address.c asks for it. */
+/* The calls of lib/far/far-folder.c, what net/address.c asks for it, and the calls that share
+ * memory with neighbours. */
 #define FILES_FAIL(result, failure, name, parameters, arguments)                                   \
 	WRAP(result, name, parameters)                                                             \
 	{                                                                                          \
@@ -75,6 +79,14 @@ FILES_FAIL(ssize_t, -1, write, (int fd, const void *bytes, size_t n), (fd, bytes
 FILES_FAIL(int, -1, renameat, (int from, const char *a, int to, const char *b), (from, a, to, b))
 FILES_FAIL(DIR *, NULL, fdopendir, (int fd), (fd))
 FILES_FAIL(int, -1, getifaddrs, (struct ifaddrs * *ret), (ret))
+FILES_FAIL(int, -1, stat, (const char *path, struct stat *ret), (path, ret))
+FILES_FAIL(int, -1, fstatfs, (int fd, struct statfs *ret), (fd, ret))
+FILES_FAIL(ssize_t, -1, read, (int fd, void *ret, size_t n), (fd, ret, n))
+FILES_FAIL(int, -1, memfd_create, (const char *name, unsigned flags), (name, flags))
+FILES_FAIL(int, -1, ftruncate, (int fd, off_t bytes), (fd, bytes))
+FILES_FAIL(void *, MAP_FAILED, mmap,
+	   (void *at, size_t n, int protection, int flags, int fd, off_t offset),
+	   (at, n, protection, flags, fd, offset))
 
 WRAP(int, pthread_create,
      (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument))
@@ -136,6 +148,17 @@ WRAP(void, free, (void *memory))
 {
 	forget(memory);
 	__real_free(memory);
+}
+
+/* Without a machine's number this member has no neighbours. */
+static bool by_ucx;
+
+WRAP(void, hoist__neighbour_describe,
+     (const struct hoist__secret *secret, int fd, struct hoist__neighbour *ret))
+{
+	__real_hoist__neighbour_describe(secret, fd, ret);
+	if (by_ucx)
+		ret->machine = 0;
 }
 
 static bool ucx_fails(const char *name)
@@ -241,33 +264,40 @@ static bool fail_one(int orders, int answers, struct sums *sums)
 	return failed != NULL;
 }
 
+static void fail_each(int orders, int answers, bool is_long, struct sums *all)
+{
+	struct sums sums = {.n_failed = 0};
+	fail_at = 1;
+	while (fail_one(orders, answers, &sums))
+		fail_at += is_long ? 1 : 1 + fail_at / 8;
+	printf("%s, %s: %u failed, of which %u ended the load; in %u loads bytes came\n",
+	       by_ucx ? "by UCX" : "neighbours", kinds[failing], sums.n_failed, sums.n_ended,
+	       sums.n_met);
+	CHECK(sums.n_failed > 5 && sums.n_ended > 0 && sums.n_met > 0);
+	CHECK(sums.n_ended < sums.n_failed);
+	all->n_failed += sums.n_failed;
+	all->n_ended += sums.n_ended;
+}
+
 static void sweep(int orders, int answers)
 {
 	const char *form = getenv("HOIST_TEST_FORM");
 	bool is_long = form != NULL && strcmp(form, "long") == 0;
 	struct sums none = {.n_failed = 0};
-	unsigned n_failed = 0;
-	unsigned n_ended = 0;
+	struct sums all = {.n_failed = 0};
 	/* The first loads make what a process makes once. */
 	for (unsigned i = 0; i < 2; i++)
 		(void)fail_one(orders, answers, &none);
 	failing_ucx_begin(ucx_fails);
-	for (failing = 0; failing < N_KINDS; failing++) {
-		struct sums sums = {.n_failed = 0};
-		fail_at = 1;
-		while (fail_one(orders, answers, &sums))
-			fail_at += is_long ? 1 : 1 + fail_at / 8;
-		n_failed += sums.n_failed;
-		n_ended += sums.n_ended;
-		printf("%s: %u failed, of which %u ended the load; in %u loads bytes came\n",
-		       kinds[failing], sums.n_failed, sums.n_ended, sums.n_met);
-		CHECK(sums.n_failed > 5 && sums.n_ended > 0 && sums.n_met > 0);
-		CHECK(sums.n_ended < sums.n_failed);
+	for (unsigned turn = 0; turn < 2 * N_KINDS; turn++) {
+		by_ucx = turn >= N_KINDS;
+		failing = (enum kind)(turn % N_KINDS);
+		fail_each(orders, answers, is_long, &all);
 	}
 	printf("figure: group.far_failures %u allocations, calls and functions of UCX failed, %u "
 	       "of them ended "
 	       "the load with a text\n",
-	       n_failed, n_ended);
+	       all.n_failed, all.n_ended);
 	OK(rmdir(support_path("door"))); /* each member has taken its file along */
 	const struct order end = {.over = true};
 	CHECK(write(orders, &end, sizeof end) == (ssize_t)sizeof end);

@@ -9,11 +9,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "net/neighbour.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/load-model.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
+#include "tests/support/wrap.h"
 
 #define N_ROUNDS 30
 #define MOST_TARGETS 3
@@ -26,6 +28,21 @@ static uint64_t round_seed;
 static const char *path;
 static unsigned canceller; /* the rank that cancels in the middle; NOBODY */
 static hoist_load_options options;
+static bool by_ucx; /* members of one machine lend each other no slots */
+
+WRAP(void, hoist__neighbour_describe,
+     (const struct hoist__secret *secret, int fd, struct hoist__neighbour *ret))
+{
+	__real_hoist__neighbour_describe(secret, fd, ret);
+	CHECK(ret->machine != 0);
+	if (by_ucx)
+		ret->machine = 0;
+}
+
+static const char *kind_name(void)
+{
+	return !ranks_are_far() ? "" : by_ucx ? ".far" : ".near";
+}
 
 /* --- each rank's own choice, all formats --- */
 
@@ -323,7 +340,7 @@ static void random_rounds(void)
 	printf("figure: group.model%s %u groups, %u cancelled; %u ranks with several targets, %u "
 	       "in "
 	       "place, %u streams: every byte compared\n",
-	       ranks_are_far() ? ".far" : "", N_ROUNDS, n_cancelled, n[0], n[1], n[2]);
+	       kind_name(), N_ROUNDS, n_cancelled, n[0], n[1], n[2]);
 }
 
 /* --- each byte is read once --- */
@@ -374,7 +391,7 @@ static void each_byte_is_read_once(void)
 	read_once("each everything, through the page cache", 0, 0, BIG_BYTES);
 	printf("figure: group.once%s groups of 4 read %.3f bytes at most for each byte of the "
 	       "file\n",
-	       ranks_are_far() ? ".far" : "", worst);
+	       kind_name(), worst);
 }
 
 /* --- conversions of bytes that overlap --- */
@@ -438,9 +455,10 @@ int main(void)
 {
 	support_emulate("cuda:2,hip:1");
 	ranks_begin();
-	int n_kinds = ucx_of_child() != 0 ? 2 : 1; /* groups of several machines need UCX */
-	for (int far = 0; far < n_kinds; far++) {
-		ranks_use(far != 0);
+	int n_kinds = ucx_of_child() != 0 ? 3 : 1; /* groups of several machines need UCX */
+	for (int kind = 0; kind < n_kinds; kind++) {
+		ranks_use(kind != 0);
+		by_ucx = kind == 2;
 		CASE(each_byte_is_read_once);
 		CASE(bytes_that_are_converted_twice_are_read_once);
 		CASE(one_wants_nothing);

@@ -15,6 +15,11 @@ uint64_t sim_beat_ns(void)
 	return the_sim->n > 32 ? SIM_SECOND / 2 : SIM_SECOND / 10;
 }
 
+unsigned sim_machine(unsigned m)
+{
+	return m - m % the_sim->per_machine;
+}
+
 bool sim_is_cut(unsigned a, unsigned b)
 {
 	const struct sim_member *x = &the_sim->members[a];
@@ -54,6 +59,18 @@ static unsigned member_of(unsigned node, unsigned number)
 	return 0;
 }
 
+/* Moves bytes between two machines.  Returns: the time that takes. */
+static uint64_t carry(unsigned from, unsigned to, uint64_t bytes, bool lost)
+{
+	struct node *sender = &sim_nodes[sim_machine(from)];
+	struct node *receiver = &sim_nodes[sim_machine(to)];
+	uint64_t up = serve(&sender->up_free, bytes, link_of(from));
+	uint64_t down = lost ? up : serve(&receiver->down_free, bytes, link_of(to));
+	sender->sent += bytes;
+	receiver->received += lost ? 0 : bytes;
+	return (up > down ? up : down) - sim_now;
+}
+
 static void send_cell(unsigned from, const struct hoist__swarm_act *act)
 {
 	struct node *node = &sim_nodes[from];
@@ -61,14 +78,13 @@ static void send_cell(unsigned from, const struct hoist__swarm_act *act)
 	uint64_t bytes = bytes_of(act->blocks);
 	bool lost = !sim_nodes[to].here || sim_is_cut(from, to);
 	CHECK(hoist__swarm_slot_of(node->swarm, act->cell) == (int)act->slot);
-	uint64_t up = serve(&node->up_free, bytes, link_of(from));
-	uint64_t down = lost ? up : serve(&sim_nodes[to].down_free, bytes, link_of(to));
-	uint64_t end = (up > down ? up : down) + LATENCY_NS;
-	node->sent += bytes;
+	CHECK(act->lend == (sim_machine(from) == sim_machine(to)));
+	uint64_t end = sim_now + LATENCY_NS + (act->lend ? 0 : carry(from, to, bytes, lost));
 	unsigned i = 0;
 	while (node->sends[i].is)
-		CHECK(++i < 2 * HOIST__SWARM_SENDS);
+		CHECK(++i < SIM_SENDS);
 	node->sends[i].is = true;
+	node->sends[i].lent = act->lend;
 	node->sends[i].order = sim_n_events;
 	node->sends[i].slot = act->slot;
 	node->sends[i].number = act->member;

@@ -6,6 +6,7 @@
 #include "tests/lib/swarm/sim.h"
 
 #define LATENCY_NS UINT64_C(100000)
+#define SIM_SENDS (HOIST__SWARM_SENDS + HOIST__SWARM_SLOTS * 16) /* with loans */
 #define LIMIT_NS (UINT64_C(100000) * SIM_SECOND)
 
 enum event_kind {
@@ -51,20 +52,22 @@ struct node {
 	size_t n_used;
 	uint8_t *has; /* of each cell: 1, used, or not wanted */
 	size_t first_cell;
-	size_t first; /* all cells before it have 1 */
-	uint64_t up_free;
+	size_t first;	  /* all cells before it have 1 */
+	uint64_t up_free; /* of a machine: those of its first member count */
 	uint64_t down_free;
 	uint64_t storage_free;
 	uint64_t use_free;
 	uint64_t wake; /* the WAKE that counts */
-	uint64_t sent;
+	uint64_t sent; /* likewise */
+	uint64_t received;
 	struct {
 		bool is;
+		bool lent;
 		uint64_t order;
 		unsigned slot;
 		unsigned number;
 		unsigned to;
-	} sends[2 * HOIST__SWARM_SENDS];
+	} sends[SIM_SENDS];
 	int number_of[SIM_MEMBERS]; /* of the others in its view; -1: none */
 	uint64_t ticket[HOIST__SWARM_SLOTS];
 	uint64_t next_ticket;
@@ -83,6 +86,9 @@ void sim_push(struct event event);
 
 /* Rarer in large groups, whose beats would be most of the events. */
 uint64_t sim_beat_ns(void);
+
+/* The first member of the member's machine. */
+unsigned sim_machine(unsigned m);
 
 /* Can the two not hear each other? */
 bool sim_is_cut(unsigned a, unsigned b);

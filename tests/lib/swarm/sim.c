@@ -108,6 +108,12 @@ static void make_wants(unsigned m, struct hoist__swarm_wants *ret)
 	free(bitmap);
 }
 
+/* Every third machine by itself has no number. */
+static uint64_t machine_of(unsigned m)
+{
+	return the_sim->per_machine == 1 && m % 3 == 0 ? 0 : sim_machine(m) + 1;
+}
+
 static void join(unsigned m)
 {
 	struct node *node = &sim_nodes[m];
@@ -120,6 +126,7 @@ static void join(unsigned m)
 		node->first_cell = 0;
 	const struct hoist__swarm_options options = {
 		.id = (m + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ the_sim->seed,
+		.machine = machine_of(m),
 		.reads = the_sim->members[m].reads,
 		.n_cells = the_sim->n_cells,
 		.first_cell = node->first_cell,
@@ -154,7 +161,10 @@ static void end_send(unsigned m, unsigned i, uint64_t order, uint64_t ns)
 	if (!node->sends[i].is || node->sends[i].order != order)
 		return;
 	node->sends[i].is = false;
-	hoist__swarm_sent(node->swarm, node->sends[i].slot, node->sends[i].number, ns);
+	if (node->sends[i].lent)
+		hoist__swarm_returned(node->swarm, node->sends[i].slot, node->sends[i].number);
+	else
+		hoist__swarm_sent(node->swarm, node->sends[i].slot, node->sends[i].number, ns);
 }
 
 static void gone(unsigned m, unsigned other)
@@ -163,7 +173,7 @@ static void gone(unsigned m, unsigned other)
 	if (node->number_of[other] < 0)
 		return;
 	hoist__swarm_leave(node->swarm, (unsigned)node->number_of[other], sim_now);
-	for (unsigned i = 0; i < 2 * HOIST__SWARM_SENDS; i++)
+	for (unsigned i = 0; i < SIM_SENDS; i++)
 		if (node->sends[i].is && node->sends[i].to == other)
 			end_send(m, i, node->sends[i].order, SIM_SECOND);
 	node->number_of[other] = -1;
@@ -174,9 +184,10 @@ static void hello(unsigned m, unsigned other)
 	struct node *node = &sim_nodes[m];
 	struct hoist__swarm_wants wants;
 	make_wants(other, &wants);
-	int number = hoist__swarm_join(
-		node->swarm, (other + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ the_sim->seed,
-		the_sim->members[other].reads, sim_nodes[other].first_cell, &wants, sim_now);
+	int number = hoist__swarm_join(node->swarm,
+				       (other + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ the_sim->seed,
+				       machine_of(other), the_sim->members[other].reads,
+				       sim_nodes[other].first_cell, &wants, sim_now);
 	CHECK(number > 0);
 	node->number_of[other] = number;
 	if (!sim_nodes[other].here)
@@ -251,7 +262,8 @@ static void hear(const struct event *e, unsigned number)
 		hoist__swarm_heard(swarm, number, (size_t)e->number);
 		break;
 	case ASKED:
-		OK(hoist__swarm_asked(swarm, number, e->ticket, e->cell, e->blocks, e->flag));
+		OK(hoist__swarm_asked(swarm, number, e->ticket, e->cell, e->blocks, e->flag,
+				      sim_machine(e->member) == sim_machine(e->other)));
 		break;
 	case UNASKED:
 		hoist__swarm_unasked(swarm, number, e->ticket);
@@ -369,6 +381,8 @@ struct sim_result sim_run(const struct sim *sim)
 		sim_result_so_far.n_lost += node->lost;
 		if (node->sent > sim_result_so_far.most_up)
 			sim_result_so_far.most_up = node->sent;
+		if (node->received > sim_result_so_far.most_down)
+			sim_result_so_far.most_down = node->received;
 		hoist__swarm_destroy(node->swarm);
 		hoist__swarm_wants_fini(&node->wants);
 		free(node->has);

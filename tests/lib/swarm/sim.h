@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* tests/lib/swarm/sim.h - members of a swarm on a simulated network, with a clock of its own.
  *
- * Each member has storage, an uplink and a downlink, which serve one after the other at their
- * rates.  Messages take LATENCY_NS.  A member's load uses each cell as soon as the cell is there.
+ * Each member has storage, and each machine an uplink and a downlink, which serve one after the
+ * other at their rates.  Messages take LATENCY_NS, and so do loans between members of one machine.
+   A member's load uses each cell as soon as the cell is there.
  * No bytes are moved: a send checks that the sender has the blocks in the slot, and a slot that is
  * used must have come from a slot or from storage. */
 #ifndef HOIST_TESTS_SWARM_SIM_H
@@ -34,6 +35,7 @@ struct sim_member {
 
 struct sim {
 	unsigned n;
+	unsigned per_machine; /* 1 and more: members with consecutive numbers */
 	size_t n_cells;
 	unsigned n_slots;
 	double link;	/* bytes a second, each way */
@@ -48,7 +50,8 @@ struct sim_result {
 	uint64_t others_ns; /* of those that nothing befell */
 	uint64_t read;	    /* bytes from storage, of all */
 	uint64_t wanted;    /* bytes that any wants */
-	uint64_t most_up;   /* bytes that one member sent, at most */
+	uint64_t most_up;   /* bytes that one machine sent, */
+	uint64_t most_down; /* and received, at most */
 	unsigned n_lost;    /* members that ended with HOIST__SWARM_LOST */
 	uint64_t n_events;
 };

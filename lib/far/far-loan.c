@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Slots in memory that members of one machine share, and lend each other.
+ * The contract is in lib/far/far-loan.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc/populate.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "lib/far/far.h"
+
+/* A slot that was borrowed for so long is copied, and given back: its owner needs the slot. */
+#define BORROW_NS (UINT64_C(200) * 1000000)
+/* A slot that was lent for so long is taken back. */
+#define LEND_NS HOIST__SWARM_PATIENCE_NS
+
+/* --- the memory --- */
+
+static size_t slots_bytes(const struct hoist__far *far)
+{
+	return far->n_slots * (size_t)HOIST__CELL_BYTES;
+}
+
+/* Returns: 0; what failed, and nothing is left. */
+static int make_shared(struct hoist__far *far)
+{
+	int err = hoist__shared_create(HOIST__FAR_BOARD_BYTES + slots_bytes(far), &far->shared);
+	if (err == 0)
+		err = hoist__shared_export(far->shared, true, &far->shared_fd);
+	if (err < 0) {
+		hoist__shared_close(far->shared);
+		far->shared = NULL;
+		return err;
+	}
+	far->board = (struct hoist__far_board *)hoist__shared_address(far->shared);
+	far->arena = (unsigned char *)far->board + HOIST__FAR_BOARD_BYTES;
+	hoist__neighbour_describe(&far->secret, far->shared_fd, &far->place);
+	return 0;
+}
+
+int hoist__far_arena_make(struct hoist__far *far)
+{
+	const struct hoist__region_options options = {
+		.kind = HOIST__MEMORY_HOST,
+		.bytes = slots_bytes(far),
+	};
+	if (make_shared(far) == 0)
+		return 0;
+	hoist__log(load, "group \"%s\": this member shares no memory with others: %s", far->name,
+		   hoist_error());
+	int err = hoist__region_create(&options, &far->region);
+	if (err == 0)
+		far->arena = (unsigned char *)far->region->base;
+	return err;
+}
+
+void hoist__far_arena_end(struct hoist__far *far, bool stays)
+{
+	for (unsigned i = 0; i < far->n_memories; i++)
+		hoist__shared_close(far->memories[i]);
+	far->n_memories = 0;
+	if (far->shared_fd >= 0)
+		(void)close(far->shared_fd);
+	far->shared_fd = -1;
+	if (!stays) {
+		hoist__shared_close(far->shared);
+		hoist__region_destroy(far->region);
+	}
+	far->shared = NULL;
+	far->region = NULL;
+}
+
+int hoist__far_populate(struct hoist__far *far, unsigned slot)
+{
+	const struct hoist__populate_job job = {
+		.base = hoist__far_slot(far, slot),
+		.bytes = HOIST__CELL_BYTES,
+		.n_threads = 1,
+		.collapse = true,
+	};
+	struct hoist__populate_report report;
+	if (far->shared == NULL || far->slots[slot].populated)
+		return 0;
+	int err = hoist__populate_parallel(&job, &report);
+	if (err < 0)
+		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "a slot of a group");
+	far->slots[slot].populated = true;
+	return 0;
+}
+
+/* --- neighbours --- */
+
+bool hoist__far_is_neighbour(const struct hoist__far *far, const struct hoist__far_peer *peer)
+{
+	return far->place.machine != 0 && peer->place.machine == far->place.machine;
+}
+
+/* Maps the memory of a neighbour.  Returns: 0; as hoist__shared_open(). */
+static int map_memory(struct hoist__far *far, const struct hoist__far_peer *peer,
+		      struct hoist__shared **ret)
+{
+	int fd;
+	int err = hoist__neighbour_open(&peer->place, far->shared_fd, &fd);
+	if (err < 0)
+		return err;
+	err = hoist__shared_open(fd, true, ret);
+	(void)close(fd);
+	if (err < 0)
+		return err;
+	size_t bytes = hoist__shared_bytes(*ret);
+	if (bytes > HOIST__FAR_BOARD_BYTES && bytes % HOIST__CELL_BYTES == 0 &&
+	    bytes <= HOIST__FAR_BOARD_BYTES + HOIST__SWARM_SLOTS * HOIST__CELL_BYTES)
+		return 0;
+	hoist__shared_close(*ret);
+	*ret = NULL;
+	return hoist__fail(-EBADMSG, "a member shares %zu bytes, which are no slots", bytes);
+}
+
+void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	struct hoist__shared *memory = NULL;
+	if (!hoist__far_is_neighbour(far, peer) || far->n_memories == HOIST__FAR_MOST_KNOWN)
+		return;
+	if (map_memory(far, peer, &memory) < 0) {
+		hoist__log(load,
+			   "group \"%s\": UCX moves the bytes of a member of this machine: %s",
+			   far->name, hoist_error());
+		return;
+	}
+	far->memories[far->n_memories++] = memory;
+	peer->memory = memory;
+}
+
+/* --- lending --- */
+
+void hoist__far_refill(struct hoist__far *far, unsigned slot)
+{
+	if (far->board != NULL)
+		atomic_fetch_add(&far->board->editions[slot], 1);
+}
+
+static void end_loan(struct hoist__far *far, struct hoist__far_peer *peer, unsigned slot)
+{
+	peer->lent[slot] = (struct hoist__far_lent){.ticket = 0};
+	far->n_lent--;
+	hoist__swarm_returned(far->swarm, slot, peer->number);
+}
+
+void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now)
+{
+	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
+	bool can = peer != NULL && hoist__far_is_neighbour(far, peer) &&
+		   peer->lent[act->slot].ticket == 0 && act->ticket != 0 &&
+		   hoist__far_own(far, act->slot);
+	if (!can) {
+		hoist__far_say_ticket(far, act->member, HOIST__FAR_REFUSE, act->ticket);
+		pthread_mutex_lock(&far->lock);
+		hoist__swarm_returned(far->swarm, act->slot, act->member);
+		pthread_mutex_unlock(&far->lock);
+		return;
+	}
+	const struct hoist__far_message lend = {
+		.kind = HOIST__FAR_LEND,
+		.ticket = act->ticket,
+		.n = act->slot,
+		.at = atomic_load(&far->board->editions[act->slot]),
+	};
+	peer->lent[act->slot] = (struct hoist__far_lent){.ticket = act->ticket, .since = now};
+	far->n_lent++;
+	hoist__far_say(far, peer, &lend);
+}
+
+void hoist__far_returned(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t ticket)
+{
+	for (unsigned i = 0; i < far->n_slots && ticket != 0; i++)
+		if (peer->lent[i].ticket == ticket)
+			end_loan(far, peer, i);
+}
+
+void hoist__far_forget_lent(struct hoist__far *far, struct hoist__far_peer *peer)
+{
+	for (unsigned i = 0; i < far->n_slots; i++)
+		if (peer->lent[i].ticket != 0)
+			end_loan(far, peer, i);
+}
+
+bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far_peer *peer)
+{
+	if (peer == NULL)
+		return far->n_lent > 0;
+	for (unsigned i = 0; i < far->n_slots; i++)
+		if (peer->lent[i].ticket != 0)
+			return true;
+	return false;
+}
+
+/* Takes slots back that were lent for too long. */
+static void take_back(struct hoist__far *far, uint64_t now)
+{
+	if (far->n_lent == 0 || now < far->lent_at + HOIST__FAR_BEAT_NS)
+		return;
+	far->lent_at = now;
+	pthread_mutex_lock(&far->lock);
+	for (unsigned p = 0; p < HOIST__FAR_PEERS; p++)
+		for (unsigned i = 0; i < far->n_slots; i++)
+			if (far->peers[p].lent[i].ticket != 0 &&
+			    now > far->peers[p].lent[i].since + LEND_NS)
+				end_loan(far, &far->peers[p], i);
+	pthread_mutex_unlock(&far->lock);
+}
+
+/* --- borrowing --- */
+
+void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
+		       const struct hoist__far_message *lend)
+{
+	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, lend->ticket);
+	const struct hoist__far_board *board = NULL;
+	if (slot == NULL || slot->peer != peer->number || slot->offered)
+		return;
+	if (peer->memory != NULL && slot->n_placed == 0 &&
+	    lend->n < hoist__shared_bytes(peer->memory) / HOIST__CELL_BYTES - 1)
+		board = (const struct hoist__far_board *)hoist__shared_address(peer->memory);
+	if (board == NULL || atomic_load(&board->editions[lend->n]) != lend->at) {
+		hoist__far_refused(far, peer, lend->ticket);
+		return;
+	}
+	slot->ticket = 0;
+	slot->loan = (struct hoist__far_loan){
+		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
+			 lend->n * (size_t)HOIST__CELL_BYTES,
+		.edition = &board->editions[lend->n],
+		.edition_was = lend->at,
+		.ticket = lend->ticket,
+		.since = hoist__now_ns(),
+	};
+	hoist__swarm_received(far->swarm, (unsigned)(slot - far->slots), slot->loan.since);
+	hoist__engine_wake(far->load->job.engine);
+}
+
+/* Was the slot the lender's, with the same bytes, all the time that it was read? */
+static bool still_holds(const struct hoist__far_loan *loan)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(loan->edition, memory_order_relaxed) == loan->edition_was;
+}
+
+static void give_back(struct hoist__far *far, unsigned slot, bool lost)
+{
+	uint64_t ticket = far->slots[slot].loan.ticket;
+	pthread_mutex_lock(&far->lock);
+	far->slots[slot].loan = (struct hoist__far_loan){.bytes = NULL};
+	far->slots[slot].lost = lost;
+	pthread_mutex_unlock(&far->lock);
+	hoist__far_say_ticket(far, far->slots[slot].peer, HOIST__FAR_TOOK, ticket);
+}
+
+bool hoist__far_own(struct hoist__far *far, unsigned index)
+{
+	struct hoist__far_slot *slot = &far->slots[index];
+	struct hoist__far_piece piece = {.next = 0};
+	if (slot->loan.bytes == NULL)
+		return !slot->lost;
+	int err = hoist__far_populate(far, index);
+	if (err < 0)
+		hoist__far_fail(far, err);
+	while (err == 0 && hoist__far_next_piece(far, slot->job.cell, slot->blocks, &piece))
+		memcpy(slot->job.slot + piece.offset, slot->loan.bytes + piece.offset, piece.bytes);
+	give_back(far, index, err < 0 || !still_holds(&slot->loan));
+	return !slot->lost;
+}
+
+void hoist__far_give_back(struct hoist__far *far, unsigned slot)
+{
+	if (far->slots[slot].loan.bytes != NULL)
+		give_back(far, slot, false);
+	far->slots[slot].lost = false;
+}
+
+void hoist__far_give_back_all(struct hoist__far *far)
+{
+	for (unsigned i = 0; i < far->n_slots; i++)
+		hoist__far_give_back(far, i);
+}
+
+void hoist__far_own_loans(struct hoist__far *far, unsigned lender)
+{
+	for (unsigned i = 0; i < far->n_slots; i++)
+		if (far->slots[i].loan.bytes != NULL && far->slots[i].peer == lender)
+			(void)hoist__far_own(far, i);
+}
+
+void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
+{
+	for (unsigned i = 0; i < far->n_slots; i++) {
+		const struct hoist__far_slot *slot = &far->slots[i];
+		if (slot->loan.bytes == NULL)
+			continue;
+		pthread_mutex_lock(&far->lock);
+		bool used = hoist__swarm_slot_of(far->swarm, slot->job.cell) != (int)i;
+		pthread_mutex_unlock(&far->lock);
+		if (used)
+			hoist__far_give_back(far, i);
+		else if (now > slot->loan.since + BORROW_NS)
+			(void)hoist__far_own(far, i);
+	}
+	take_back(far, now);
+}
+
+/* --- the load's copies --- */
+
+/* Reads bytes of a slot whose lender has used it for another cell: this process stood still for
+ * long, and the lender gave it up. */
+static void read_again(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		       unsigned char *to)
+{
+	const struct hoist__file *from = far->load->checkpoint->files[file].file;
+	ssize_t n = far->reads ? 1 : 0;
+	for (; n > 0 && bytes > 0; offset += (uint64_t)n, to += n, bytes -= (size_t)n)
+		n = pread(from->fd, to, bytes, (off_t)offset);
+	if (bytes > 0)
+		hoist__far_fail(far, hoist__fail(-ECONNRESET,
+						 "this process stood still for so long that the "
+						 "group \"%s\" went on without it",
+						 far->name));
+}
+
+void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		     unsigned char *to)
+{
+	size_t cell = hoist__cells_at(&far->cells, file, offset);
+	size_t at = (size_t)(offset % HOIST__CELL_BYTES);
+	pthread_mutex_lock(&far->lock);
+	int slot = hoist__swarm_slot_of(far->swarm, cell);
+	HOIST__ASSERT(slot >= 0);
+	struct hoist__far_loan loan = far->slots[slot].loan;
+	bool lost = far->slots[slot].lost;
+	pthread_mutex_unlock(&far->lock);
+	if (!lost)
+		memcpy(to,
+		       (loan.bytes != NULL ? loan.bytes : hoist__far_slot(far, (unsigned)slot)) +
+			       at,
+		       bytes);
+	if (lost || (loan.bytes != NULL && !still_holds(&loan)))
+		read_again(far, file, offset, bytes, to);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* lib/far/far-loan.h - slots that members of one machine lend each other.
+ *
+ * Neighbours, the members of one machine, copy from each other's slots.  A member's slots
+ * lie in a memfd that is sealed against a change of its size, and against others' writing:
+ *
+ *     [ board: the edition of each slot ][ hole ][ slot 0 ][ slot 1 ]...
+ *
+ * A member maps the memory of each neighbour that says HELLO (net/neighbour.h), and says in its
+ * ASKs that it did.  The giver answers LEND ticket, slot, edition, and computes no digest: no
+ * network carried the bytes.  The taker's own slot then stands for the giver's: the load's threads
+ * copy from there to the load's places, and the taker says TOOK once its own slot is free again, or
+ * after BORROW_NS: it copies the cell into its own slot then, so that a slow load holds no
+ * neighbour's slots.  The same before it sends or lends the cell on, and when the lender leaves, so
+ * that each loan is known to the owner of the bytes.  Where a step fails (no memfd, no /proc,
+ * another user), the fabric moves the bytes.
+ *
+ * The edition counts how often the slot was filled.  A giver that has given up a taker, which may
+ * live and stand in the middle of a copy, fills the slot anew: first it counts, then it writes.
+ * Who has copied from a loan looks at the edition afterwards.  If it has changed, the bytes do not
+ * count: they are read from the files, or the load fails.  Memory of neighbours stays mapped until
+ * the load ends, since copies may be on their way.
+ */
+#ifndef HOIST_LIB_FAR_FAR_LOAN_H
+#define HOIST_LIB_FAR_FAR_LOAN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "alloc/shared.h"
+#include "lib/far/far-wire.h"
+#include "lib/swarm/swarm.h"
+#include "net/neighbour.h"
+
+struct hoist__far;
+struct hoist__far_peer;
+
+/* Neighbours read this beside a member's slots.  Only the member writes. */
+struct hoist__far_board {
+	_Atomic uint64_t editions[HOIST__SWARM_SLOTS];
+};
+#define HOIST__FAR_BOARD_BYTES ((size_t)HOIST__CELL_BYTES) /* slots can be huge pages */
+
+/* A slot of this member's that a neighbour copies from. */
+struct hoist__far_lent {
+	uint64_t ticket; /* 0: none */
+	uint64_t since;
+};
+
+/* A neighbour's slot that stands for one of this member's. */
+struct hoist__far_loan {
+	const unsigned char *bytes; /* NULL: none */
+	const _Atomic uint64_t *edition;
+	uint64_t edition_was;
+	uint64_t ticket;
+	uint64_t since;
+};
+
+/* Makes the memory of the slots; shared, if that can be.  Returns: 0; as hoist__region_create(). */
+int hoist__far_arena_make(struct hoist__far *far);
+
+/* Gives it back, unless it @stays, and neighbours' memory. */
+void hoist__far_arena_end(struct hoist__far *far, bool stays);
+
+/* Takes memory for a slot, whose lack must show here, and not as SIGBUS at a touch.  Threads: that
+ * which fills the slot.  Returns: 0; -ENOMEM. */
+int hoist__far_populate(struct hoist__far *far, unsigned slot);
+
+/* Copies bytes of one cell, whose slot is HERE, for the load.  Threads: any. */
+void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		     unsigned char *to);
+
+/* --- the far thread's --- */
+
+bool hoist__far_is_neighbour(const struct hoist__far *far, const struct hoist__far_peer *peer);
+
+/* The peer has said HELLO: maps its memory, if it is a neighbour. */
+void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *peer);
+
+/* Before a slot is filled. */
+void hoist__far_refill(struct hoist__far *far, unsigned slot);
+
+/* Does a deed HOIST__SWARM_SEND that lends. */
+void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now);
+
+/* The taker has said TOOK or UNASK; or has left.  Pre: lock. */
+void hoist__far_returned(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t ticket);
+void hoist__far_forget_lent(struct hoist__far *far, struct hoist__far_peer *peer);
+
+/* Does the peer have slots on loan; any, with NULL? */
+bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far_peer *peer);
+
+/* A giver's LEND.  Pre: lock. */
+void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
+		       const struct hoist__far_message *lend);
+
+/* Copies a borrowed cell into its own slot, and gives the loan back.  False: the cell is lost. */
+bool hoist__far_own(struct hoist__far *far, unsigned slot);
+
+/* Gives a loan back, if there is one: nobody reads from it any more. */
+void hoist__far_give_back(struct hoist__far *far, unsigned slot);
+void hoist__far_give_back_all(struct hoist__far *far);
+
+/* The lender has left. */
+void hoist__far_own_loans(struct hoist__far *far, unsigned lender);
+
+/* Gives back loans whose cells were used, and ends those that are old. */
+void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Members of one machine that copy from each other's slots.  One of them stands still amid such a
+ * copy until the lenders have filled their slots anew, or copies so slowly that it has to give
+ * slots back before: it has the right bytes. */
+#include "config.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/far/far.h"
+#include "tests/lib/group/ranks.h"
+#include "tests/support/child.h"
+#include "tests/support/load-support.h"
+#include "tests/support/net-fabric.h"
+#include "tests/support/wrap.h"
+
+enum { ENDED = 1, BORROWED = 2, READ_AGAIN = 4 };
+enum { N_RANKS = 3, N_TENSORS = 3, VICTIM = 1 };
+static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
+
+static bool stands_still; /* the victim, amid its first copy from a borrowed slot */
+static bool is_slow;
+static unsigned self; /* in a rank's process */
+static atomic_uint n_copies;
+static _Thread_local bool is_copying;
+
+/* Threads: any. */
+static void mark(unsigned bits)
+{
+	(void)__atomic_fetch_or(&said->marks[self], bits, __ATOMIC_SEQ_CST);
+}
+
+/* Bytes of a slot that its lender has filled anew are read from the file. */
+WRAP(ssize_t, pread, (int fd, void *to, size_t n, off_t offset))
+{
+	if (is_copying)
+		mark(READ_AGAIN);
+	return __real_pread(fd, to, n, offset);
+}
+
+/* Once more before it ends, a lender fills all slots, with other bytes. */
+WRAP(void, hoist__far_arena_end, (struct hoist__far * far, bool stays))
+{
+	for (unsigned i = 0; stands_still && self != VICTIM && i < far->n_slots; i++) {
+		hoist__far_refill(far, i);
+		memset(hoist__far_slot(far, i), 0xaa, HOIST__CELL_BYTES);
+	}
+	__real_hoist__far_arena_end(far, stays);
+}
+
+static bool is_borrowed(struct hoist__far *far, size_t file, uint64_t offset)
+{
+	pthread_mutex_lock(&far->lock);
+	int slot = hoist__swarm_slot_of(far->swarm, hoist__cells_at(&far->cells, file, offset));
+	bool borrowed = slot >= 0 && far->slots[slot].loan.bytes != NULL;
+	pthread_mutex_unlock(&far->lock);
+	return borrowed;
+}
+
+WRAP(void, hoist__far_copy,
+     (struct hoist__far * far, size_t file, uint64_t offset, size_t n, unsigned char *to))
+{
+	if (is_borrowed(far, file, offset)) {
+		mark(BORROWED);
+		/* To this thread: another would stop the process later. */
+		if (stands_still && self == VICTIM && atomic_fetch_add(&n_copies, 1) == 0)
+			(void)raise(SIGSTOP);
+		if (is_slow && self == VICTIM)
+			(void)usleep(250000); /* longer than slots are borrowed */
+	}
+	is_copying = true;
+	__real_hoist__far_copy(far, file, offset, n, to);
+	is_copying = false;
+}
+
+static void rank_main(unsigned rank)
+{
+	hoist_group group = ranks_group(rank, N_RANKS);
+	hoist_load_options o = {.size = sizeof o};
+	hoist_budget *budget = NULL;
+	/* Few slots, so that members wait for each other. */
+	OK(hoist_budget_create(72 << 20, &budget));
+	o.budget = budget;
+	self = rank;
+	ranks_load(&group, "model.safetensors", &o, support_compare);
+	hoist_budget_unref(budget);
+	check_at("rank %u: %s", rank, said->text[rank]);
+	CHECK(said->err[rank] == 0);
+	mark(ENDED);
+}
+
+static void a_member_stands_still_amid_a_copy(void)
+{
+	pid_t children[N_RANKS];
+	int status;
+	ranks_next_group();
+	stands_still = true;
+	for (unsigned r = 0; r < N_RANKS; r++)
+		children[r] = ranks_start(r, rank_main);
+	CHECK(waitpid(children[VICTIM], &status, WUNTRACED) == children[VICTIM] &&
+	      WIFSTOPPED(status));
+	for (unsigned r = 0; r < N_RANKS; r++)
+		if (r != VICTIM)
+			ranks_end(children[r], 0);
+	CHECK((said->marks[VICTIM] & ENDED) == 0);
+	CHECK(kill(children[VICTIM], SIGCONT) == 0);
+	ranks_end(children[VICTIM], 0);
+	CHECK((said->marks[VICTIM] & READ_AGAIN) != 0);
+	stands_still = false;
+}
+
+static void a_slow_member_gives_slots_back(void)
+{
+	ranks_next_group();
+	is_slow = true;
+	ranks_run(N_RANKS, rank_main, 0);
+	CHECK((said->marks[VICTIM] & BORROWED) != 0);
+	for (unsigned r = 0; r < N_RANKS; r++)
+		CHECK((said->marks[r] & READ_AGAIN) == 0);
+	is_slow = false;
+}
+
+int main(void)
+{
+	if (ucx_of_child() == 0)
+		return 77;
+	OK(unsetenv("HOIST_GROUP_SECRET"));
+	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
+	ranks_begin();
+	ranks_use(true);
+	support_write("model.safetensors", 0, N_TENSORS, sizes, -1);
+	CASE(a_member_stands_still_amid_a_copy);
+	CASE(a_slow_member_gives_slots_back);
+	support_cleanup();
+	return 0;
+}
