@@ -26,6 +26,33 @@ void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer)
 	peer->broken = peer->broken || more < 0;
 }
 
+/* A visitor is told of those that have the files. */
+void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
+{
+	struct hoist__far_message m = {.kind = HOIST__FAR_ROSTER};
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		const struct hoist__far_peer *peer = &far->peers[i];
+		if (peer == to || !peer->has_hello || (to->visits && !peer->reads))
+			continue;
+		m.id = peer->id;
+		m.cell = peer->first_cell;
+		m.flag = false;
+		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
+		hoist__far_say(far, to, &m);
+	}
+	for (unsigned i = 0; i < far->n_known; i++) {
+		if (!far->known[i].gone)
+			continue;
+		m.id = far->known[i].id;
+		m.cell = far->known[i].first_cell;
+		m.flag = true;
+		m.text[0] = '\0';
+		hoist__far_say(far, to, &m);
+	}
+	m.kind = HOIST__FAR_ROSTER_END;
+	hoist__far_say(far, to, &m);
+}
+
 /* Tells of each member. */
 static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 		     const struct hoist__far_message *look)

@@ -15,7 +15,7 @@
 
 /* A slot that was borrowed for so long is copied, and given back: its owner needs the slot. */
 #define BORROW_NS (UINT64_C(200) * 1000000)
-/* A slot that was lent for so long is taken back. */
+/* Who keeps a slot for so long is left out. */
 #define LEND_NS HOIST__SWARM_PATIENCE_NS
 
 /* --- the memory --- */
@@ -198,19 +198,20 @@ bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far
 	return false;
 }
 
-/* Takes slots back that were lent for too long. */
-static void take_back(struct hoist__far *far, uint64_t now)
+bool hoist__far_keeps_loan(const struct hoist__far *far, const struct hoist__far_peer *peer,
+			   uint64_t now)
 {
-	if (far->n_lent == 0 || now < far->lent_at + HOIST__FAR_BEAT_NS)
-		return;
-	far->lent_at = now;
-	pthread_mutex_lock(&far->lock);
-	for (unsigned p = 0; p < HOIST__FAR_PEERS; p++)
+	for (unsigned i = 0; far->n_lent > 0 && i < far->n_slots; i++)
+		if (peer->lent[i].ticket != 0 && now > peer->lent[i].since + LEND_NS)
+			return true;
+	return false;
+}
+
+void hoist__far_excuse_borrowers(struct hoist__far *far, uint64_t gap)
+{
+	for (unsigned p = 0; far->n_lent > 0 && p < HOIST__FAR_PEERS; p++)
 		for (unsigned i = 0; i < far->n_slots; i++)
-			if (far->peers[p].lent[i].ticket != 0 &&
-			    now > far->peers[p].lent[i].since + LEND_NS)
-				end_loan(far, &far->peers[p], i);
-	pthread_mutex_unlock(&far->lock);
+			far->peers[p].lent[i].since += gap;
 }
 
 /* --- borrowing --- */
@@ -234,7 +235,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
 			 lend->n * (size_t)HOIST__CELL_BYTES,
 		.edition = &board->editions[lend->n],
-		.edition_was = lend->at,
+		.edition_was = (uint32_t)lend->at,
 		.ticket = lend->ticket,
 		.since = hoist__now_ns(),
 	};
@@ -308,7 +309,6 @@ void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 		else if (now > slot->loan.since + BORROW_NS)
 			(void)hoist__far_own(far, i);
 	}
-	take_back(far, now);
 }
 
 /* --- the load's copies --- */

@@ -39,7 +39,7 @@ struct hoist__far_peer;
 
 /* Neighbours read this beside a member's slots.  Only the member writes. */
 struct hoist__far_board {
-	_Atomic uint64_t editions[HOIST__SWARM_SLOTS];
+	_Atomic uint32_t editions[HOIST__SWARM_SLOTS];
 };
 #define HOIST__FAR_BOARD_BYTES ((size_t)HOIST__CELL_BYTES) /* slots can be huge pages */
 
@@ -52,8 +52,8 @@ struct hoist__far_lent {
 /* A neighbour's slot that stands for one of this member's. */
 struct hoist__far_loan {
 	const unsigned char *bytes; /* NULL: none */
-	const _Atomic uint64_t *edition;
-	uint64_t edition_was;
+	const _Atomic uint32_t *edition;
+	uint32_t edition_was;
 	uint64_t ticket;
 	uint64_t since;
 };
@@ -92,6 +92,13 @@ void hoist__far_forget_lent(struct hoist__far *far, struct hoist__far_peer *peer
 /* Does the peer have slots on loan; any, with NULL? */
 bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
+/* Does the peer keep a slot for too long?  It breaks the rules: it would have copied the cell. */
+bool hoist__far_keeps_loan(const struct hoist__far *far, const struct hoist__far_peer *peer,
+			   uint64_t now);
+
+/* The process did not run for @gap: the borrowers' time was as long. */
+void hoist__far_excuse_borrowers(struct hoist__far *far, uint64_t gap);
+
 /* A giver's LEND.  Pre: lock. */
 void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
 		       const struct hoist__far_message *lend);
@@ -106,7 +113,7 @@ void hoist__far_give_back_all(struct hoist__far *far);
 /* The lender has left. */
 void hoist__far_own_loans(struct hoist__far *far, unsigned lender);
 
-/* Gives back loans whose cells were used, and ends those that are old. */
+/* Gives back loans whose cells were used, and copies those that are old. */
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now);
 
 #endif

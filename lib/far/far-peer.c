@@ -101,33 +101,6 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 	peer->said_hello = true;
 }
 
-/* A visitor is told of those that have the files. */
-void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
-{
-	struct hoist__far_message m = {.kind = HOIST__FAR_ROSTER};
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
-		const struct hoist__far_peer *peer = &far->peers[i];
-		if (peer == to || !peer->has_hello || (to->visits && !peer->reads))
-			continue;
-		m.id = peer->id;
-		m.cell = peer->first_cell;
-		m.flag = false;
-		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
-		hoist__far_say(far, to, &m);
-	}
-	for (unsigned i = 0; i < far->n_known; i++) {
-		if (!far->known[i].gone)
-			continue;
-		m.id = far->known[i].id;
-		m.cell = far->known[i].first_cell;
-		m.flag = true;
-		m.text[0] = '\0';
-		hoist__far_say(far, to, &m);
-	}
-	m.kind = HOIST__FAR_ROSTER_END;
-	hoist__far_say(far, to, &m);
-}
-
 /* Tells a part of this member's wants, as much as the channel's queue may hold. */
 static void tell_wants(struct hoist__far *far, struct hoist__far_peer *peer)
 {
@@ -229,6 +202,12 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 		hoist__far_peer_drop(far, peer, "the connection has failed", now);
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
+	else if (hoist__far_keeps_loan(far, peer, now)) {
+		(void)snprintf(far->note, sizeof far->note,
+			       "the member at %s was left out: it does not take what it asks for",
+			       peer->at.text);
+		hoist__far_peer_drop(far, peer, far->note, now);
+	}
 }
 
 /* --- messages that come in --- */

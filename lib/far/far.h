@@ -240,7 +240,6 @@ struct hoist__far {
 	uint64_t beat_counts[3];
 	struct hoist__far_send sends[HOIST__SWARM_SENDS];
 	unsigned n_lent;
-	uint64_t lent_at; /* loans to others were looked at last */
 	struct hoist__shared *memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
 	unsigned n_memories;
 
@@ -297,8 +296,8 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 
 /* --- far-name.c --- */
 
-/* Digests tensors, metadata, sizes, and blocks from all over the files: the same result for all that
- * have the same files.  Returns: 0; as reading. */
+/* Digests tensors, metadata, sizes, and blocks from all over the files: the same result for all
+ * that have the same files.  Returns: 0; as reading. */
 int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2]);
 
 /* --- far.c --- */

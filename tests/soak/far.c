@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Groups of several machines, one after the other for a long time: processes over loopback, each
- * with tensors and slices of its own, with or without the files, which are killed, stopped,
- * cancelled, or come late, at any moment.  Each of the others that has the files has all its bytes;
- * nobody has wrong bytes, and nobody hangs.
+ * with tensors and slices of its own, with or without the files, which lend each other slots or
+ * not, and are killed, stopped, cancelled, or come late, at any moment.  Each of the others that
+ * has the files has all its bytes; nobody has wrong bytes, and nobody hangs.
  *
  * HOIST_TEST_FORM=short is 20 seconds, long an hour; HOIST_TEST_SOAK_SECONDS=N says otherwise.
  * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  Exit: 0, 1, 77. */
@@ -23,6 +23,7 @@
 #include <hoist/group.h>
 #include <hoist/hoist.h>
 
+#include "net/neighbour.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/count.h"
 #include "tests/support/free-port.h"
@@ -30,6 +31,7 @@
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
+#include "tests/support/wrap.h"
 
 enum { MOST_MEMBERS = 16, FEW_MEMBERS = 6, HANGS_S = 120, UNKNOWN = 1 };
 enum fate { LIVES, DIES, STOPS, IS_CANCELLED, N_FATES };
@@ -38,7 +40,8 @@ static const char *const fates[] = {"lives", "dies", "stops", "is cancelled"};
 /* Chosen by the parent; times from the round's start. */
 static struct member {
 	enum fate fate;
-	bool absent; /* it has no files */
+	bool absent;	  /* it has no files */
+	unsigned machine; /* 0: it shares memory with nobody */
 	uint64_t start_ms, at_ms, stop_ms;
 	size_t budget;
 	pid_t child; /* 0: it has not started */
@@ -62,6 +65,16 @@ static struct {
 } sums;
 
 /* --- a member --- */
+
+static unsigned machine; /* in a member's process */
+
+/* All are on one machine, and are spread over some. */
+WRAP(void, hoist__neighbour_describe,
+     (const struct hoist__secret *secret, int fd, struct hoist__neighbour *ret))
+{
+	__real_hoist__neighbour_describe(secret, fd, ret);
+	ret->machine = machine != 0 ? ret->machine + 2 * machine : 0;
+}
 
 static struct load_choice choice; /* large */
 
@@ -111,6 +124,7 @@ static void member_main(unsigned number)
 	hoist_budget *budget = NULL;
 	random_seed(round_seed + 1 + number * 1000003);
 	group.rank = number;
+	machine = m->machine;
 	OK(hoist_budget_create(m->budget, &budget));
 	unsigned n_fds = count_entries("/proc/self/fd");
 	int err = hoist_group_open(&group, path, 0, &checkpoint);
@@ -133,6 +147,7 @@ static void choose_round(void)
 	static unsigned n_names;
 	random_seed(round_seed);
 	n_members = 2 + (unsigned)below((chance(8) ? MOST_MEMBERS : FEW_MEMBERS) - 1);
+	unsigned n_machines = (unsigned)below(4);
 	bool knows = chance(2);
 	if (chance(3))
 		(void)snprintf(name, sizeof name, "dir:%s/soak-%u", support_path("door"),
@@ -149,6 +164,7 @@ static void choose_round(void)
 		/* The first has the files, and lives. */
 		m->fate = i > 0 && chance(2) ? (enum fate)below(N_FATES) : LIVES;
 		m->absent = i > 0 && chance(3);
+		m->machine = n_machines > 0 ? (unsigned)below(n_machines + 1) : 0;
 		m->start_ms = chance(4) ? below(2000) : below(100);
 		m->at_ms = below(chance(2) ? 300 : 1500);
 		m->stop_ms = below(chance(2) ? 300 : 7000);
