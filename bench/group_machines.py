@@ -13,6 +13,7 @@ process to the end of the last.  What is made here goes at the end.
     the same, one is killed       by SIGKILL, half way; and: its link is cut
     8 members, an eighth each     links of 200 Mbit/s; rows (axis 0), columns (axis 1, 16 KiB of
                                   each row); beside one process that loads its eighth of the rows
+    2 machines of 4 members       everything each, hot, links of 400 Mbit/s
     2 members on one machine      unshaped, hot, beside processes that copy the same bytes through
                                   memory that they share (bench/group_copy.c)
     peers                         ucx_perftest, the same bytes over one link (package ucx-utils);
@@ -145,6 +146,11 @@ class Machines:
             fd = os.open(self.file(k), os.O_RDONLY)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
+
+    def received(self, k):
+        """Bytes that the machine's link has brought so far."""
+        return int(call("ip", "netns", "exec", self.space(k), "cat",
+                        "/sys/class/net/eth0/statistics/rx_bytes"))
 
     def read_bytes(self):
         """Bytes that the disks have given so far."""
@@ -317,11 +323,30 @@ class Bench:
             finally:
                 kill(server)
 
-    def two(self, machines, copier):
-        """Two members of one machine, without limits, from the page cache."""
-        with open(machines.file(0), "rb") as file:
+    @staticmethod
+    def warm(path):
+        with open(path, "rb") as file:
             while file.read(16 * MIB):
                 pass
+
+    def crowd(self, machines):
+        """Four members on each of two machines, from the page cache."""
+        name = "2 machines of 4 members, everything each"
+        for k in range(2):
+            self.warm(machines.file(k))
+        self.port += 1
+        environment = {**os.environ, "HOIST_GROUP_SECRET": "secret of the benchmark", "UCX_TLS": "tcp"}
+        before = [machines.received(k) for k in range(2)]
+        begun = time.monotonic()
+        finish([machines.start(k // 4, self.hoist(machines.at(0), 8, k, machines.file(k // 4)),
+                               shaped=False, env=environment) for k in range(8)])
+        self.note(f"{name}, s", time.monotonic() - begun)
+        self.note(f"{name}, of the file over a link",
+                  max(machines.received(k) - before[k] for k in range(2)) / self.bytes)
+
+    def two(self, machines, copier):
+        """Two members of one machine, without limits, from the page cache."""
+        self.warm(machines.file(0))
         self.port += 1
         environment = {**os.environ, "HOIST_GROUP_SECRET": "secret of the benchmark"}
         environment.pop("UCX_TLS", None)
@@ -405,6 +430,9 @@ def judge(bench):
         if value is not None and four is not None:
             row(f"one of 4 is {name} half way: seconds after the fault-free end", value - four,
                 2 + detection)
+    name = "2 machines of 4 members, everything each"
+    row(f"{name}: bytes over a link, of the file",
+        median(bench, f"{name}, of the file over a link"), 0.55)
     row("2 members of one machine: rate to processes that copy",
         ratio(median(bench, "2 processes that copy through shared memory, s"),
               median(bench, "2 members of one machine, hot, s")), 0.8, True)
@@ -441,6 +469,7 @@ def measure(bench, folder):
                              ("ucx", lambda: bench.ucx(machines)),
                              ("mpi", lambda: bench.mpi(machines, mpi, agent)),
                              ("rsync", lambda: bench.rsync(machines)),
+                             ("crowd", lambda: bench.crowd(machines)),
                              ("two", lambda: bench.two(machines, copier))):
                 attempt(bench, name, do, wanted)
         with Machines(folder, image, 8, 200) as machines:
@@ -462,7 +491,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--bytes", type=size_of, default=512 * MIB)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", help="four,eight,seed,two,ucx,mpi,rsync")
+    parser.add_argument("--only", help="four,eight,seed,crowd,two,ucx,mpi,rsync")
     parser.add_argument("--folder", help="where files of twice the bytes fit")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--log", action="store_true", help="show what the members log")
