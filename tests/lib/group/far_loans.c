@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,6 +172,8 @@ int main(void)
 	CASE(a_member_stands_still_amid_a_copy);
 	CASE(a_slow_member_gives_slots_back);
 	CASE(a_member_that_gives_nothing_back_is_left_out);
+	printf("figure: group.far_loans 3 groups, with a member that stood still, was slow, or "
+	       "kept what it was lent: every byte compared\n");
 	support_cleanup();
 	return 0;
 }
