@@ -65,6 +65,12 @@ static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t c
 	return (struct hoist__far_digest){.low = hash.low64, .high = hash.high64};
 }
 
+/* The time that a whole cell takes, if @n_blocks of it took @ns. */
+static uint64_t cell_ns(uint64_t ns, size_t n_blocks)
+{
+	return ns * HOIST__CELL_BLOCKS / n_blocks;
+}
+
 /* --- taking --- */
 
 static struct hoist__far_slot *slot_of_ticket(struct hoist__far *far, uint64_t ticket)
@@ -98,6 +104,7 @@ static void *place(void *context, uint64_t ticket, uint32_t offset, size_t bytes
 	unsigned first = (unsigned)(offset / HOIST__BLOCK_BYTES);
 	unsigned n = (unsigned)((bytes + HOIST__BLOCK_BYTES - 1) / HOIST__BLOCK_BYTES);
 	if (fits && take_blocks(slot, first, first + n)) {
+		slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 		slot->n_placed++;
 		at = slot->job.slot + offset;
 	}
@@ -143,10 +150,13 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 	}
 	slot->has_digest = right;
 	say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
+	uint64_t now = hoist__now_ns();
 	if (right)
-		hoist__swarm_received(far->swarm, index, hoist__now_ns());
+		hoist__swarm_received(far->swarm, index,
+				      cell_ns(now - slot->since, hoist__blocks_count(slot->blocks)),
+				      now);
 	else
-		hoist__swarm_refused(far->swarm, index, !slot->failed, hoist__now_ns());
+		hoist__swarm_refused(far->swarm, index, !slot->failed, now);
 	if (right)
 		hoist__engine_wake(far->load->job.engine);
 }
@@ -171,6 +181,7 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
 		return;
 	slot->offered = true;
+	slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 	slot->digest = offer->digest;
 	end_ask(far, slot);
 }
@@ -191,8 +202,8 @@ static void end_send(struct hoist__far *far, struct hoist__far_send *send)
 {
 	if (!send->busy || send->n_open > 0 || !send->took)
 		return;
-	uint64_t ns = (hoist__now_ns() - send->since) * HOIST__CELL_BLOCKS / send->n_blocks;
-	hoist__swarm_sent(far->swarm, send->slot, send->number, ns);
+	hoist__swarm_sent(far->swarm, send->slot, send->number,
+			  cell_ns(hoist__now_ns() - send->since, send->n_blocks));
 	send->busy = false;
 }
 
@@ -313,6 +324,7 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 	slot->ticket =
 		(random | HOIST__SWARM_SLOTS) / HOIST__SWARM_SLOTS * HOIST__SWARM_SLOTS + act->slot;
 	slot->peer = act->member;
+	slot->since = 0;
 	slot->leaving = slot->failed = slot->offered = slot->has_digest = false;
 	pthread_mutex_unlock(&far->lock);
 	struct hoist__far_message ask = {

@@ -146,6 +146,7 @@ struct hoist__far_slot {
 	uint64_t got[HOIST__CELL_WORDS];    /* of the ask: that have a place, or are there */
 	uint64_t ticket;		    /* 0: none */
 	unsigned peer;			    /* the giver's number */
+	uint64_t since;			    /* its bytes came; 0: none yet */
 	unsigned n_placed;		    /* pieces on their way into the slot */
 	bool leaving;			    /* the swarm waits for the last of these */
 	bool failed;			    /* a piece did not come whole */

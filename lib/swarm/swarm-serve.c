@@ -5,6 +5,11 @@
 
 #include "lib/swarm/swarm-view.h"
 
+/* A member of a chain is so much more patient with the next one for each that is behind that one:
+ * of those that wait for a slow member, the one before it is to say so. */
+#define BEHIND_NS (HOIST__SWARM_PATIENCE_NS / 8)
+#define MOST_BEHIND 4u
+
 /* --- the way of a slot's cell --- */
 
 static unsigned place_of(const struct hoist__swarm_way *way, unsigned member)
@@ -23,11 +28,14 @@ void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swar
 	slot->expect = (struct hoist__member_set){.word = {0}};
 	slot->place = way->apart && place != HOIST__SWARM_NOBODY ? 0 : place;
 	slot->view = s->view;
+	slot->n_behind = 0;
 	if (way->apart || place == HOIST__SWARM_NOBODY)
 		return;
 	for (unsigned i = place + 1; i < way->n; i++)
 		if (way->star ? place == 0 : i == place + 1)
 			hoist__member_set_add(&slot->expect, way->members[i]);
+		else if (!way->star && slot->n_behind < MOST_BEHIND)
+			slot->n_behind++;
 }
 
 void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm_slot *slot,
@@ -138,11 +146,12 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 static void lose_patience(struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
 			  uint64_t now)
 {
-	if ((s->n_free > 0 && s->next < s->options.n_cells) ||
-	    now <= slot->since + HOIST__SWARM_PATIENCE_NS)
+	if (now <= slot->since + HOIST__SWARM_PATIENCE_NS ||
+	    (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells))
 		return;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
-		if (is_expected(s, slot, m, now) && now > slot->since + hoist__swarm_patience(s, m))
+		if (is_expected(s, slot, m, now) &&
+		    now > slot->since + hoist__swarm_patience(s, m) + slot->n_behind * BEHIND_NS)
 			s->members[m].warn_slow = true;
 }
 

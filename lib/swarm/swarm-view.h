@@ -22,6 +22,10 @@ static inline void hoist__member_set_add(struct hoist__member_set *few, unsigned
 	few->word[member / 64] |= UINT64_C(1) << member % 64;
 }
 
+/* One slot of so many is for asks as the last resort.  They get no others: all slots would wait for
+ * a slow member that asks for all that it lacks. */
+#define HOIST__SWARM_GUESTS 8u
+
 struct hoist__swarm_ask {
 	uint64_t ticket;
 	size_t cell;
@@ -42,6 +46,7 @@ struct hoist__swarm_member {
 	uint64_t slow_until;
 	unsigned n_slow;    /* times that it was slow */
 	uint64_t send_ns;   /* of a cell to it: a moving average; 0: none yet */
+	uint64_t take_ns;   /* of a cell from it, likewise */
 	unsigned n_sending; /* to it */
 	struct hoist__swarm_ask asks[HOIST__SWARM_ASKS]; /* of it, as they came */
 	unsigned n_asks;
@@ -61,6 +66,7 @@ struct hoist__swarm_slot {
 	size_t cell;
 	unsigned from;	   /* ASKED, LEAVING */
 	bool told;	   /* LEAVING: WITHDRAW was given */
+	bool guest;	   /* chosen for an ask as the last resort */
 	bool needed;	   /* this member's load has not used the cell */
 	bool failed;	   /* this member's reading failed */
 	bool resort;	   /* members are asked as the last resort */
@@ -71,8 +77,10 @@ struct hoist__swarm_slot {
 	struct hoist__member_set served; /* that got the cell */
 	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
 	uint64_t view;
-	unsigned place; /* of this member in the cell's way, as of then */
-	uint64_t since; /* of the state */
+	unsigned n_behind; /* in a chain: those behind the one that is expected, MOST_BEHIND at most
+			    */
+	unsigned place;	   /* of this member in the cell's way, as of then */
+	uint64_t since;	   /* of the state */
 	uint64_t blocks[HOIST__CELL_WORDS];
 };
 
@@ -149,6 +157,10 @@ static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsign
 {
 	return now < swarm->members[member].slow_until;
 }
+
+/* Slots that this member's own cells leave to asks as the last resort, which may be for a cell
+ * without which no slot becomes free.  0: all members have the files. */
+unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm);
 
 /* How long this member waits for @member. */
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member);

@@ -235,12 +235,20 @@ static bool look_at_slots(struct hoist__swarm *s, uint64_t now, struct hoist__sw
 /* Gives slots to cells that others ask for as the last resort. */
 static void choose_resorts(struct hoist__swarm *s, uint64_t now)
 {
+	unsigned n = 0;
+	for (unsigned i = 0; i < s->options.n_slots; i++)
+		n += s->slots[i].guest && s->slots[i].state != HOIST__SLOT_FREE;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks && s->n_free > 0; i++) {
 			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
-			if (ask->last_resort && s->options.reads &&
-			    hoist__swarm_slot_at(s, ask->cell) == NULL)
-				choose_slot(s, ask->cell, now);
+			if (n == s->options.n_slots / HOIST__SWARM_GUESTS)
+				return;
+			if (!ask->last_resort || !s->options.reads ||
+			    hoist__swarm_slot_at(s, ask->cell) != NULL)
+				continue;
+			choose_slot(s, ask->cell, now);
+			hoist__swarm_slot_at(s, ask->cell)->guest = true;
+			n++;
 		}
 }
 
@@ -280,7 +288,7 @@ static bool is_early(const struct hoist__swarm *s, size_t cell, uint64_t now)
 static void choose_next(struct hoist__swarm *s, uint64_t now)
 {
 	s->began = s->began == 0 ? now : s->began;
-	while (s->n_free > 0 && s->next < s->options.n_cells) {
+	while (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells) {
 		size_t cell = cell_at_step(s, s->next);
 		if (is_early(s, cell, now))
 			return;
@@ -319,10 +327,18 @@ void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, u
 	hoist__swarm_set_state(swarm, s, failed ? HOIST__SLOT_CHOSEN : HOIST__SLOT_HERE, now);
 }
 
-void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
+/* A moving average; 0: none yet. */
+static uint64_t average(uint64_t before, uint64_t ns)
+{
+	return before == 0 ? ns : before - before / 8 + ns / 8;
+}
+
+void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t ns, uint64_t now)
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_ASKED || s->state == HOIST__SLOT_LEAVING);
+	struct hoist__swarm_member *from = &swarm->members[s->from];
+	from->take_ns = average(from->take_ns, ns);
 	swarm->counts.received_bytes += hoist__blocks_count(s->blocks) * HOIST__BLOCK_BYTES;
 	hoist__swarm_set_state(swarm, s, HOIST__SLOT_HERE, now);
 }
@@ -361,7 +377,7 @@ void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned membe
 	m->n_sending--;
 	swarm->n_sending--;
 	hoist__member_set_add(&s->served, member);
-	m->send_ns = m->send_ns == 0 ? ns : m->send_ns - m->send_ns / 8 + ns / 8;
+	m->send_ns = average(m->send_ns, ns);
 	swarm->changed = true;
 }
 

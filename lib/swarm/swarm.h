@@ -55,14 +55,16 @@
  *
  * A slow member (HOIST__SWARM_SLOW_NS) is asked last, and nobody keeps slots for it: it gets the
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
- * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and twice the time in which all slots are
- * sent at the speed of the quickest other member: a slow network is no slow member.  Members of a
- * chain are the more patient the farther they are from the reader.
+ * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and the time in which all slots come or
+ * go, one after the other, at the speed of the quickest other member: a slow network is no slow
+ * member. In a chain, a member is the more patient with the one before it the farther it is from
+ * the reader, and with the one behind it the more members wait behind that one.  So one that is
+ * beside a slow member says so, and not one that waits because the next one waits.
  *
- * Progress: each member gives slots to cells in the order of its pace, and to asks as the last
- * resort first.  Members of the same pace wait for the first cell that one of them lacks.  All
- * earlier slots are free, so the cell's reader has a slot, and so has each member on the cell's
- * way. If views or paces differ, patience ends.
+ * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
+ * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
+ * first cell that one of them lacks.  All earlier slots are free, so the cell's reader has a slot,
+ * and so has each member on the cell's way.  If views or paces differ, patience ends.
  *
  * Invariants: a cell is in one slot at most.  A slot is written to only while READING, ASKED or
  * LEAVING, and constant while HERE.  Sends of a slot end before the slot is FREE.
@@ -182,8 +184,9 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now);
 /* The reading has ended.  If it @failed, others are asked for the cell. */
 void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, uint64_t now);
 
-/* All blocks that were asked for are in the slot, and right. */
-void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
+/* All blocks that were asked for are in the slot, and right.  @ns: the time that a whole cell takes
+ * at their speed. */
+void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t ns, uint64_t now);
 
 /* The asked member gives nothing for the slot, or gave @wrong bytes, and writes to it no more.  May
  * come after the member has left, until HOIST__SWARM_WITHDRAW was given. */

@@ -148,9 +148,9 @@ static const struct trouble troubles[] = {
 	{"a member comes late", FOUR, 1, SIM_LIVES, 0, 0.5, 2.2, 160},
 	{"a member without files comes late", SEEDS, 1, SIM_LIVES, 0, 0.5, 20, 220},
 	{"a member of a slice dies", COLUMNS, 1, SIM_DIES, 0.5, 0, 2.2, 0},
-	{"a member's link is slow", FOUR, 1, SIM_SLOW_LINK, 0.2, 0, 17, 200},
-	{"a member's load is slow", FOUR, 1, SIM_SLOW_USE, 0.2, 0, 17, 180},
-	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 200, 400},
+	{"a member's link is slow", FOUR, 1, SIM_SLOW_LINK, 0.2, 0, 13, 180},
+	{"a member's load is slow", FOUR, 1, SIM_SLOW_USE, 0.2, 0, 13, 180},
+	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 40, 230},
 };
 
 static void members_in_trouble(void)
