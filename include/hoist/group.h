@@ -134,6 +134,8 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *   -EINVAL (the group has other files; until the timeout, at the door is a group of another
  *   name);
  *   -ECONNRESET (no rank that is left has bytes that this one needs; the text names the file);
+ *   -EIO (the same, and a rank that has the file could not read them: the text names the rank, and
+ *   says what failed there);
  *   -EACCES (the secret is not the group's).
  * With both: -EDQUOT (a budget below 16 MiB and two staging slots, or one of which others left no
  *   room for them within the timeout).

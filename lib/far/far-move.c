@@ -186,11 +186,13 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 	end_ask(far, slot);
 }
 
-void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t ticket)
+void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
+			const struct hoist__far_message *refuse)
 {
-	struct hoist__far_slot *slot = slot_of_ticket(far, ticket);
+	struct hoist__far_slot *slot = slot_of_ticket(far, refuse->ticket);
 	if (slot == NULL || slot->peer != peer->number)
 		return;
+	hoist__far_note_refusal(far, peer, refuse);
 	slot->failed = slot->offered = true;
 	end_ask(far, slot);
 }
@@ -350,18 +352,6 @@ static void do_withdraw(struct hoist__far *far, const struct hoist__swarm_act *a
 		say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
 }
 
-static void do_read(struct hoist__far *far, const struct hoist__swarm_act *act)
-{
-	struct hoist__far_slot *slot = &far->slots[act->slot];
-	pthread_mutex_lock(&far->lock);
-	slot->job.cell = act->cell;
-	memcpy(slot->blocks, act->blocks, sizeof slot->blocks);
-	slot->has_digest = false;
-	far->queue[far->n_queue++] = act->slot;
-	pthread_mutex_unlock(&far->lock);
-	hoist__cell_reader_wake(&far->reader);
-}
-
 static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now)
 {
 	struct hoist__far_peer *about = hoist__far_peer_of(far, act->member);
@@ -381,25 +371,10 @@ static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, 
 			hoist__far_say(far, &far->peers[i], &m);
 }
 
-/* Fails the load, as nobody has the cell: with the failure of this member's own reading, if there
- * was one. */
-static void do_lose(struct hoist__far *far, size_t cell)
-{
-	size_t file = hoist__cells_file(&far->cells, cell);
-	const char *path = far->load->checkpoint->files[file].file->path;
-	uint64_t at = (cell - far->cells.first[file]) * HOIST__CELL_BYTES;
-	if (far->read_err < 0)
-		hoist__far_fail(far, hoist__fail_again(far->read_err, &far->read_failure));
-	else
-		hoist__far_fail(far, hoist__fail(-ECONNRESET,
-						 "no member of the group \"%s\" that is left has "
-						 "%s, which is needed from byte %llu on",
-						 far->name, path, (unsigned long long)at));
-}
-
 uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 {
 	struct hoist__swarm_act act;
+	struct hoist__far_message m;
 	for (;;) {
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_next(far->swarm, now, &act);
@@ -408,7 +383,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 		case HOIST__SWARM_NOTHING:
 			return act.wake_ns;
 		case HOIST__SWARM_READ:
-			do_read(far, &act);
+			hoist__far_read(far, &act);
 			break;
 		case HOIST__SWARM_ASK:
 			do_ask(far, &act);
@@ -417,7 +392,8 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			do_send(far, &act, now);
 			break;
 		case HOIST__SWARM_REFUSE:
-			say_ticket(far, act.member, HOIST__FAR_REFUSE, act.ticket);
+			m = hoist__far_refusal(far, &act);
+			say_to(far, act.member, &m);
 			break;
 		case HOIST__SWARM_WITHDRAW:
 			do_withdraw(far, &act);
@@ -426,51 +402,8 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			do_warn(far, &act, now);
 			break;
 		case HOIST__SWARM_LOST:
-			do_lose(far, act.cell);
+			hoist__far_lose(far, act.cell);
 			return UINT64_MAX;
 		}
 	}
 }
-
-/* --- the reading thread's --- */
-
-static struct hoist__cell_job *next_job(void *context)
-{
-	struct hoist__far *far = context;
-	struct hoist__cell_job *job = NULL;
-	pthread_mutex_lock(&far->lock);
-	if (far->n_queue > 0) {
-		job = &far->slots[far->queue[0]].job;
-		far->n_queue--;
-		memmove(&far->queue[0], &far->queue[1], far->n_queue * sizeof far->queue[0]);
-	}
-	pthread_mutex_unlock(&far->lock);
-	return job;
-}
-
-static void job_done(void *context, struct hoist__cell_job *job, int err)
-{
-	struct hoist__far *far = context;
-	struct hoist__far_slot *slot = HOIST__CONTAINER_OF(job, struct hoist__far_slot, job);
-	pthread_mutex_lock(&far->lock);
-	if (err < 0 && far->read_err == 0) {
-		far->read_err = err;
-		hoist__failure_keep(&far->read_failure);
-	}
-	hoist__swarm_read(far->swarm, (unsigned)(slot - far->slots), err < 0, hoist__now_ns());
-	pthread_mutex_unlock(&far->lock);
-	hoist__far_ring(far);
-	if (err == 0)
-		hoist__engine_wake(far->load->job.engine);
-}
-
-static void reader_failed(void *context, int err)
-{
-	hoist__far_fail(context, err);
-}
-
-const struct hoist__cell_reader_ops hoist__far_reader_ops = {
-	.next = next_job,
-	.done = job_done,
-	.failed = reader_failed,
-};

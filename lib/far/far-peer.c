@@ -347,7 +347,7 @@ static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
 		hoist__far_took(far, m->ticket);
 		return 0;
 	case HOIST__FAR_REFUSE:
-		hoist__far_refused(far, peer, m->ticket);
+		hoist__far_refused(far, peer, m);
 		return 0;
 	case HOIST__FAR_OFFER:
 		hoist__far_offered(far, peer, m);

@@ -7,6 +7,7 @@
  *   far-meet.c     how members find each other, and when a member begins
  *   far-peer.c     the other members: channels, messages, life and death
  *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
+ *   far-read.c     cells from storage, and readings that fail
  *   far-thread.c   the thread that does all of this
  *   far-host.c     answers to visitors
  *   far-tour.c     shows a visitor the files (far-tour.h)
@@ -45,9 +46,9 @@
  *
  * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
  * giver says OFFER ticket, XXH3-128 of the blocks, in the channel, and sends the blocks through the
- * fabric under the ticket; or it says REFUSE.  The taker takes each block of the ask once, and
- * compares the digest.  Only then is the slot HERE.  The taker says TOOK, right or wrong, or UNASK
- * if it waits no longer: the giver keeps its slot until then.
+ * fabric under the ticket; or it says REFUSE, and why, if its reading failed.  The taker takes each
+ * block of the ask once, and compares the digest.  Only then is the slot HERE.  The taker says
+ * TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot until then.
  *
  * Life: a BEAT each 100 ms, and when many cells were done since the last one.  A member that is
  * silent for HOIST__FAR_SILENCE_NS, whose channel or fabric fails, or that breaks the rules, has
@@ -235,7 +236,9 @@ struct hoist__far {
 	struct hoist__cell_reader reader;
 	int read_err; /* the first reading of this member's that failed */
 	struct hoist__failure read_failure;
-	_Atomic bool whole; /* the load has all that it wants */
+	struct hoist__failure refusal; /* the last reading that failed at another member; no text:
+					* none did */
+	_Atomic bool whole;	       /* the load has all that it wants */
 };
 
 static inline struct hoist__far *hoist__far_of(struct hoist__load_source *source)
@@ -362,7 +365,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now);
 void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
 			const struct hoist__far_message *offer);
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
-			uint64_t ticket);
+			const struct hoist__far_message *refuse);
 
 /* The taker has said TOOK or UNASK.  Pre: lock. */
 void hoist__far_took(struct hoist__far *far, uint64_t ticket);
@@ -375,6 +378,23 @@ void hoist__far_forget_sends(struct hoist__far *far, const struct hoist__far_pee
 
 /* Are bytes on their way into slots? */
 bool hoist__far_is_taking(struct hoist__far *far);
+
+/* --- far-read.c: the far thread's --- */
+
+/* The swarm's READ. */
+void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act);
+
+/* The message for the swarm's REFUSE. */
+struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
+					     const struct hoist__swarm_act *act);
+
+/* Notes why another member refused. */
+void hoist__far_note_refusal(struct hoist__far *far, const struct hoist__far_peer *peer,
+			     const struct hoist__far_message *refuse);
+
+/* The swarm's LOST: fails the load with the failure of this member's own reading, or with that of
+ * another's, if there was one. */
+void hoist__far_lose(struct hoist__far *far, size_t cell);
 
 extern const struct hoist__cell_reader_ops hoist__far_reader_ops;
 

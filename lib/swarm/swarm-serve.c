@@ -73,16 +73,21 @@ static bool will_have(const struct hoist__swarm *s, size_t cell, uint64_t now)
 	return way.has_reader && way.members[0] == 0;
 }
 
+static bool is_unreadable(const struct hoist__swarm *s, size_t cell)
+{
+	return (s->marks[cell] & HOIST__CELL_UNREADABLE) != 0;
+}
+
 static enum fate fate_of(struct hoist__swarm *s, const struct hoist__swarm_ask *ask, uint64_t now)
 {
 	const struct hoist__swarm_slot *slot = hoist__swarm_slot_at(s, ask->cell);
-	bool resort = ask->last_resort && s->options.reads;
+	bool resort = ask->last_resort && hoist__swarm_can_read(s, ask->cell);
+	if (is_unreadable(s, ask->cell) && (slot == NULL || slot->state != HOIST__SLOT_HERE))
+		return REFUSED;
 	if (slot == NULL)
 		return resort || will_have(s, ask->cell, now) ? WAITS : REFUSED;
 	if (slot->state == HOIST__SLOT_CHOSEN)
 		return WAITS;
-	if (slot->failed && slot->state != HOIST__SLOT_HERE)
-		return REFUSED;
 	if (!hoist__blocks_within(ask->blocks, slot->blocks))
 		return resort ? WAITS : REFUSED;
 	return slot->state == HOIST__SLOT_HERE ? SENDABLE : WAITS;
@@ -117,10 +122,12 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 			const struct hoist__swarm_ask *ask = &member->asks[i];
 			enum fate fate = fate_of(s, ask, now);
 			if (fate == REFUSED) {
-				*ret = (struct hoist__swarm_act){.deed = HOIST__SWARM_REFUSE,
-								 .member = m,
-								 .cell = ask->cell,
-								 .ticket = ask->ticket};
+				*ret = (struct hoist__swarm_act){
+					.deed = HOIST__SWARM_REFUSE,
+					.member = m,
+					.cell = ask->cell,
+					.ticket = ask->ticket,
+					.unreadable = is_unreadable(s, ask->cell)};
 				hoist__swarm_drop_ask(member, i);
 				return true;
 			}

@@ -243,9 +243,9 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		s->n_free = options->n_slots;
 		s->members = calloc(HOIST__SWARM_MEMBERS, sizeof *s->members);
 		s->slot_of = calloc(options->n_cells + 1, sizeof *s->slot_of);
-		s->used = calloc(options->n_cells + 1, 1);
+		s->marks = calloc(options->n_cells + 1, 1);
 	}
-	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->used == NULL) {
+	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->marks == NULL) {
 		hoist__swarm_destroy(s);
 		return hoist__fail_nomem("a group's cells", options->n_cells);
 	}
@@ -269,7 +269,7 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 		hoist__swarm_wants_fini(&swarm->members[m].wants);
 	free(swarm->members);
 	free(swarm->slot_of);
-	free(swarm->used);
+	free(swarm->marks);
 	free(swarm);
 }
 

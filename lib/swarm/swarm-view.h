@@ -68,7 +68,7 @@ struct hoist__swarm_slot {
 	bool told;	   /* LEAVING: WITHDRAW was given */
 	bool guest;	   /* chosen for an ask as the last resort */
 	bool needed;	   /* this member's load has not used the cell */
-	bool failed;	   /* this member's reading failed */
+	bool alone;	   /* the cell is unreadable; this member's own blocks were read alone */
 	bool resort;	   /* members are asked as the last resort */
 	unsigned n_rounds; /* of the last resort: each is twice as patient */
 	unsigned n_sending;
@@ -84,13 +84,18 @@ struct hoist__swarm_slot {
 	uint64_t blocks[HOIST__CELL_WORDS];
 };
 
+enum hoist__cell_mark {
+	HOIST__CELL_USED = 1,	   /* this member's load needs it no more */
+	HOIST__CELL_UNREADABLE = 2 /* this member's reading failed */
+};
+
 struct hoist__swarm {
 	struct hoist__swarm_options options;
 	struct hoist__swarm_counts counts;
 	struct hoist__swarm_member *members; /* HOIST__SWARM_MEMBERS; 0: this one, without asks */
 	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
 	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
-	uint8_t *used;	   /* of each cell: this member's load needs it no more */
+	uint8_t *marks;	   /* of each cell: enum hoist__cell_mark */
 	uint64_t began;	   /* at hoist__swarm_next()'s first call */
 	size_t next;	   /* of its pace: cells before have had a slot, or need none */
 	unsigned n_sending;
@@ -164,6 +169,12 @@ unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm);
 
 /* How long this member waits for @member. */
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member);
+
+/* Has this member the files, as far as is known, the cell? */
+static inline bool hoist__swarm_can_read(const struct hoist__swarm *swarm, size_t cell)
+{
+	return swarm->options.reads && (swarm->marks[cell] & HOIST__CELL_UNREADABLE) == 0;
+}
 
 static inline void hoist__swarm_set_state(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 					  enum hoist__swarm_slot_state state, uint64_t now)

@@ -27,7 +27,7 @@ static void choose_slot(struct hoist__swarm *s, size_t cell, uint64_t now)
 		if (slot->state != HOIST__SLOT_FREE)
 			continue;
 		*slot = (struct hoist__swarm_slot){.cell = cell};
-		slot->needed = s->used[cell] == 0 &&
+		slot->needed = (s->marks[cell] & HOIST__CELL_USED) == 0 &&
 			       hoist__swarm_wants_of(&s->members[0].wants, cell, own) > 0;
 		s->slot_of[cell] = (uint16_t)(i + 1);
 		s->n_free--;
@@ -60,7 +60,7 @@ static void give_read(struct hoist__swarm *s, struct hoist__swarm_slot *slot, ui
 		      struct hoist__swarm_act *ret)
 {
 	/* Blocks that others already ask for are read, too. */
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !slot->alone; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks; i++)
 			for (unsigned w = 0;
 			     s->members[m].asks[i].cell == slot->cell && w < HOIST__CELL_WORDS; w++)
@@ -108,6 +108,19 @@ static bool resort(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 	return ask_untried(s, slot, way, now, ret);
 }
 
+/* Reads this member's own blocks of a cell that is unreadable: the blocks that failed may be
+ * others'.  False: that was tried. */
+static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
+		       struct hoist__swarm_act *ret)
+{
+	if (!s->options.reads || slot->alone)
+		return false;
+	slot->alone = true;
+	(void)hoist__swarm_wants_of(&s->members[0].wants, slot->cell, slot->blocks);
+	give_read(s, slot, now, ret);
+	return true;
+}
+
 /* Decides where the bytes of a CHOSEN slot come from. */
 static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
 		   struct hoist__swarm_act *ret)
@@ -116,7 +129,7 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	hoist__swarm_way_of(s, slot->cell, now, &way);
 	hoist__swarm_note_expected(s, slot, &way);
 	unsigned place = slot->place;
-	bool may_read = s->options.reads && !slot->failed;
+	bool may_read = hoist__swarm_can_read(s, slot->cell);
 	ret->slot = (unsigned)(slot - s->slots);
 	ret->cell = slot->cell;
 	memset(slot->blocks, 0, sizeof slot->blocks);
@@ -137,7 +150,8 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	}
 	if (may_read)
 		give_read(s, slot, now, ret);
-	else if (!slot->needed || !resort(s, slot, &way, now, ret)) {
+	else if (!slot->needed ||
+		 (!resort(s, slot, &way, now, ret) && !read_alone(s, slot, now, ret))) {
 		ret->deed = slot->needed ? HOIST__SWARM_LOST : HOIST__SWARM_NOTHING;
 		hoist__swarm_free_slot(s, slot, now);
 	}
@@ -175,7 +189,7 @@ static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint
 		return;
 	}
 	hoist__swarm_look_at_view(s, slot, now);
-	if ((slot->place == 0 && s->options.reads && !slot->failed) ||
+	if ((slot->place == 0 && hoist__swarm_can_read(s, slot->cell)) ||
 	    hoist__swarm_is_slow(s, slot->from, now)) {
 		withdraw(s, slot, now);
 		return;
@@ -243,7 +257,7 @@ static void choose_resorts(struct hoist__swarm *s, uint64_t now)
 			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
 			if (n == s->options.n_slots / HOIST__SWARM_GUESTS)
 				return;
-			if (!ask->last_resort || !s->options.reads ||
+			if (!ask->last_resort || !hoist__swarm_can_read(s, ask->cell) ||
 			    hoist__swarm_slot_at(s, ask->cell) != NULL)
 				continue;
 			choose_slot(s, ask->cell, now);
@@ -323,7 +337,8 @@ void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, u
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_READING);
-	s->failed = failed;
+	if (failed)
+		swarm->marks[s->cell] |= HOIST__CELL_UNREADABLE;
 	hoist__swarm_set_state(swarm, s, failed ? HOIST__SLOT_CHOSEN : HOIST__SLOT_HERE, now);
 }
 
@@ -389,7 +404,7 @@ int hoist__swarm_slot_of(const struct hoist__swarm *swarm, size_t cell)
 
 void hoist__swarm_used(struct hoist__swarm *swarm, size_t cell)
 {
-	swarm->used[cell] = 1;
+	swarm->marks[cell] |= HOIST__CELL_USED;
 	if (swarm->slot_of[cell] != 0)
 		swarm->slots[swarm->slot_of[cell] - 1].needed = false;
 	swarm->changed = true;

@@ -41,10 +41,12 @@
  *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
- *                        same, if the asked member has the files: that reads the cell once more
+ *                        same, if the asked member has the files: that reads the cell once more.
+ *                        A cell whose reading failed is refused at once from then on
  *     refused            ask the next: those before in the chain, back to the reader.  Then read,
  *                        if this member has the files.  Then ask each that has them, as the last
  *                        resort, in turn and ever more patiently
+ *     own reading fails  the same; at last, read this member's own blocks alone
  *     no word            after a member's patience: the same, and the silent member is slow
  *     left, died, slow   the same at once
  *     became the reader  the same at once: read
@@ -123,6 +125,7 @@ struct hoist__swarm_act {
 	size_t cell;
 	uint64_t ticket;  /* SEND, REFUSE: as it was asked */
 	bool last_resort; /* ASK */
+	bool unreadable;  /* REFUSE: because this member's reading failed */
 	bool distrust;	  /* WARN */
 	uint64_t blocks[HOIST__CELL_WORDS];
 	uint64_t wake_ns; /* NOTHING; UINT64_MAX: never */
@@ -181,7 +184,7 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now);
 
 /* --- slots --- */
 
-/* The reading has ended.  If it @failed, others are asked for the cell. */
+/* The reading has ended.  If it @failed, others are asked for the cell, and are refused it. */
 void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, uint64_t now);
 
 /* All blocks that were asked for are in the slot, and right.  @ns: the time that a whole cell takes

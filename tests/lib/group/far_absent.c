@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/engine.h"
 #include "lib/far/far-wire.h"
 #include "net/secret.h"
 #include "tests/lib/group/ranks.h"
@@ -16,6 +17,7 @@
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
+#include "tests/support/wrap.h"
 
 #define N_RANKS 3u
 #define N_RANDOM 12
@@ -121,6 +123,59 @@ static void only_the_files_of_others(void)
 	CHECK(hoist_group_open(&group, ELSEWHERE, 0, &checkpoint) == -ENOENT);
 	CHECK(hoist_group_open(NULL, ELSEWHERE, 0, &checkpoint) == -EINVAL);
 	CHECK(checkpoint == NULL);
+}
+
+/* --- a disk that fails --- */
+
+#define GOOD_BYTES 60000000u /* of rank 0's file: the beginning, which is all that it wants */
+static bool disk_fails;	     /* this process's */
+
+WRAP(int, hoist__engine_reap,
+     (struct hoist__engine * engine, struct hoist__request **done, unsigned n, uint64_t timeout_ns))
+{
+	int got = __real_hoist__engine_reap(engine, done, n, timeout_ns);
+	for (int i = 0; i < got; i++)
+		if (disk_fails && done[i]->offset + done[i]->need > GOOD_BYTES)
+			done[i]->result = -EIO;
+	return got;
+}
+
+static unsigned n_with_failing; /* ranks; the third has the files, too */
+
+static void rank_beside_failing(unsigned rank)
+{
+	static const char *const beginning[] = {"a"};
+	const hoist_load_options o = {.size = sizeof o, .tensors = beginning, .n_tensors = 1};
+	const hoist_group group = ranks_group(rank, n_with_failing);
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	disk_fails = rank == 0;
+	check_at("rank %u of %u", rank, n_with_failing);
+	OK(hoist_group_open(&group, rank == 1 ? ELSEWHERE : support_path(path), 0, &checkpoint));
+	OK(hoist_group_load(&group, checkpoint, rank == 0 ? &o : NULL, &load));
+	int err = hoist_load_wait(load);
+	if (rank == 1 && n_with_failing == 2) {
+		CHECK(err == -EIO);
+		support_said("the member at 127.0.0.1:");
+		support_said("reading ");
+	} else {
+		OK(err);
+		compare_all(checkpoint, load);
+	}
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void what_one_cannot_read_another_gives(void)
+{
+	path = ranks_big();
+	hoist_checkpoint *files = support_open(path);
+	n_tensors = hoist_checkpoint_n_tensors(files);
+	hoist_checkpoint_close(files);
+	for (n_with_failing = 2; n_with_failing <= 3; n_with_failing++) {
+		ranks_next_group();
+		ranks_run(n_with_failing, rank_beside_failing, 0);
+	}
 }
 
 /* --- a member that shows files which it does not have --- */
@@ -249,6 +304,7 @@ int main(void)
 	ranks_use(true);
 	CASE(only_the_files_of_others);
 	CASE(all_formats);
+	CASE(what_one_cannot_read_another_gives);
 	CASE(a_path_that_leads_elsewhere_is_refused);
 	CASE(a_group_that_waits_is_seen);
 	support_cleanup();
