@@ -215,6 +215,7 @@ static void sent(void *context, void *owner, int err)
 	struct hoist__far_send *send = owner;
 	pthread_mutex_lock(&far->lock);
 	send->n_open--;
+	send->out_at = send->n_open == 0 ? hoist__now_ns() : 0;
 	send->took = send->took || err < 0;
 	end_send(far, send);
 	pthread_mutex_unlock(&far->lock);
@@ -251,6 +252,29 @@ bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far
 		if (far->sends[i].busy && (peer == NULL || far->sends[i].peer == peer))
 			return true;
 	return false;
+}
+
+bool hoist__far_keeps_send(struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t now)
+{
+	bool keeps = false;
+	pthread_mutex_lock(&far->lock);
+	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++) {
+		const struct hoist__far_send *send = &far->sends[i];
+		uint64_t since = send->n_open > 0 ? send->since : send->out_at;
+		keeps = keeps || (send->busy && send->peer == peer &&
+				  now > since + hoist__swarm_send_patience(far->swarm, send->number,
+									   send->n_open > 0));
+	}
+	pthread_mutex_unlock(&far->lock);
+	return keeps;
+}
+
+void hoist__far_excuse_takers(struct hoist__far *far, uint64_t gap)
+{
+	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++) {
+		far->sends[i].since += gap;
+		far->sends[i].out_at += far->sends[i].out_at > 0 ? gap : 0;
+	}
 }
 
 bool hoist__far_is_taking(struct hoist__far *far)

@@ -226,6 +226,12 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 		hoist__far_peer_drop(far, peer, "the connection has failed", now);
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
+	else if (far->ready && hoist__far_keeps_send(far, peer, now)) {
+		(void)snprintf(far->note, sizeof far->note,
+			       "the member at %s was left out: it does not take what it asks for",
+			       peer->at.text);
+		hoist__far_peer_drop(far, peer, far->note, now);
+	}
 }
 
 /* --- messages that come in --- */

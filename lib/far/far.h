@@ -48,7 +48,8 @@
  * giver says OFFER ticket, XXH3-128 of the blocks, in the channel, and sends the blocks through the
  * fabric under the ticket; or it says REFUSE, and why, if its reading failed.  The taker takes each
  * block of the ask once, and compares the digest.  Only then is the slot HERE.  The taker says
- * TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot until then.
+ * TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot until then, and
+ * drops a taker that says neither (hoist__swarm_send_patience()).
  *
  * Life: a BEAT each 100 ms, and when many cells were done since the last one.  A member that is
  * silent for HOIST__FAR_SILENCE_NS, whose channel or fabric fails, or that breaks the rules, has
@@ -168,6 +169,7 @@ struct hoist__far_send {
 	unsigned n_open; /* pieces in the fabric, and one while they are made */
 	size_t n_blocks;
 	uint64_t since;
+	uint64_t out_at; /* the last piece left the fabric; 0: not yet */
 };
 
 enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
@@ -372,6 +374,14 @@ void hoist__far_took(struct hoist__far *far, uint64_t ticket);
 
 /* Are sends on their way to the peer; to any, with NULL? */
 bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far_peer *peer);
+
+/* Does the peer keep one of this member's sends for too long?  It breaks the rules, as it would say
+ * UNASK. */
+bool hoist__far_keeps_send(struct hoist__far *far, const struct hoist__far_peer *peer,
+			   uint64_t now);
+
+/* The process did not run for @gap: the takers' time was as long. */
+void hoist__far_excuse_takers(struct hoist__far *far, uint64_t gap);
 
 /* The peer has left: its sends wait for no TOOK. */
 void hoist__far_forget_sends(struct hoist__far *far, const struct hoist__far_peer *peer);

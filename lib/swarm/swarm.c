@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "lib/swarm/swarm-view.h"
 
-#define RESORT 8u			  /* times the patience: of the last resort */
+#define RESORT 8u /* times the patience: of the last resort, and of its giver */
 #define LOOK_NS (UINT64_C(100) * 1000000) /* how often patience is looked at */
 /* A late member waits no longer for others that do not move. */
 #define EARLY_NS (4 * HOIST__SWARM_PATIENCE_NS)
@@ -381,6 +381,13 @@ void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t 
 {
 	HOIST__ASSERT(swarm->slots[slot].state == HOIST__SLOT_LEAVING);
 	try_another(swarm, &swarm->slots[slot], now);
+}
+
+uint64_t hoist__swarm_send_patience(const struct hoist__swarm *swarm, unsigned member,
+				    bool on_their_way)
+{
+	return (on_their_way ? RESORT : 2) * hoist__swarm_patience(swarm, member) +
+	       2 * swarm->members[member].send_ns;
 }
 
 void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned member, uint64_t ns)

@@ -198,6 +198,11 @@ void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong,
 /* After HOIST__SWARM_WITHDRAW: nothing writes to the slot any more. */
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
 
+/* How long the member may let a send wait: while the blocks are @on_their_way, or from then on
+ * until it says that they are there.  Longer than it would wait itself. */
+uint64_t hoist__swarm_send_patience(const struct hoist__swarm *swarm, unsigned member,
+				    bool on_their_way);
+
 /* The send has ended, well or not.  @ns: the time that a whole cell takes at its speed. */
 void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned member, uint64_t ns);
 

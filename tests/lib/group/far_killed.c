@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Members of a group of several machines, as processes over 127.0.0.1, one of which is killed at
- * any of its calls, hangs, is cancelled, comes late, gives wrong bytes, has a file that becomes
- * short, other files or another secret: the others have all their bytes, and a member that cannot
- * have its own says why.  HOIST_TEST_FORM=long: kills at more calls. */
+ * any of its calls, hangs, is cancelled, comes late, gives wrong bytes, does not say what it has
+ * got, has a file that becomes short, other files or another secret: the others have all their
+ * bytes, and a member that cannot have its own says why.  HOIST_TEST_FORM=long: kills at more
+ * calls. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "io/engine.h"
+#include "lib/far/far-wire.h"
 #include "lib/swarm/swarm.h"
 #include "net/address.h"
 #include "net/channel.h"
@@ -27,7 +29,16 @@
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 
-enum { CAME = 1, ENDED = 2, SENT = 4, WARNED = 8, ACTED = 16, GOES_ON = 32, LISTENS = 64 };
+enum {
+	CAME = 1,
+	ENDED = 2,
+	SENT = 4,
+	WARNED = 8,
+	ACTED = 16,
+	GOES_ON = 32,
+	LISTENS = 64,
+	LEFT_OUT = 128
+};
 enum { N_TENSORS = 3 };
 static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
 
@@ -36,7 +47,7 @@ static unsigned self; /* in a rank's process */
 
 /* --- what befalls a rank, at one of its calls --- */
 
-enum fate { LIVES, DIES, STOPS, IS_CANCELLED, LIES, IS_CUT_SHORT };
+enum fate { LIVES, DIES, STOPS, IS_CANCELLED, LIES, IS_CUT_SHORT, NEVER_SAYS };
 static enum fate fate;
 static unsigned victim;
 static unsigned long fate_call;
@@ -70,6 +81,9 @@ WRAP(int, hoist__channel_send,
 	if (fate == DIES)
 		call();
 	said->marks[self] |= CAME;
+	if (fate == NEVER_SAYS && self == victim &&
+	    (kind == HOIST__FAR_TOOK || kind == HOIST__FAR_UNASK))
+		return 0;
 	return __real_hoist__channel_send(channel, kind, bytes, n);
 }
 
@@ -108,6 +122,10 @@ WRAP(int, hoist__engine_submit,
 		call();
 	if (waits_for_late && self < 2 && (said->marks[self] & SENT) != 0)
 		wait_for_mark(2, CAME);
+	/* It ends last: it would have left before it is left out. */
+	for (unsigned r = 0; fate == NEVER_SAYS && self == victim && r < n_ranks; r++)
+		if (r != self)
+			wait_for_mark(r, ENDED);
 	return __real_hoist__engine_submit(engine, requests, n);
 }
 
@@ -145,8 +163,13 @@ static uint64_t timeout_ns;
 
 static void look(hoist_checkpoint *checkpoint, hoist_load *load, int err)
 {
+	hoist_group_report report = {.size = sizeof report};
 	if (err == 0 && !(fate == IS_CUT_SHORT && self == victim))
 		support_compare(checkpoint, load);
+	if (err == 0) {
+		OK(hoist_group_get_report(load, &report));
+		said->marks[self] |= strstr(report.note, "does not take") != NULL ? LEFT_OUT : 0;
+	}
 }
 
 static int drive(hoist_checkpoint *checkpoint, hoist_load *load, unsigned rank)
@@ -322,6 +345,17 @@ static void lies(void)
 	CHECK(said->err[1] == 0);
 }
 
+/* It asks and takes, and does not say so: those that gave leave it out. */
+static void says_nothing(void)
+{
+	prepare(NEVER_SAYS, 1, 0);
+	ranks_run(n_ranks, rank_main, 0);
+	others_are_well();
+	CHECK(said->err[1] == 0);
+	CHECK(((said->marks[0] | said->marks[2]) & LEFT_OUT) != 0);
+	CHECK((said->marks[1] & LEFT_OUT) == 0);
+}
+
 static void short_file(void)
 {
 	prepare(IS_CUT_SHORT, 1, 2);
@@ -390,6 +424,7 @@ int main(void)
 	CASE(other_files);
 	CASE(other_secret);
 	CASE(lies);
+	CASE(says_nothing);
 	CASE(late);
 	CASE(short_file);
 	CASE(stopped);
