@@ -158,15 +158,33 @@ bool hoist__address_loopback(const struct hoist__address *address)
 
 /* --- listening --- */
 
+const char *hoist__address_remedy(int errnum)
+{
+	switch (errnum) {
+	case EADDRINUSE:
+		return "; choose another port, or end its program";
+	case EADDRNOTAVAIL:
+		return "; the address must be one of this machine's (`ip address`)";
+	case EACCES:
+		return "; ports below 1024 need a privilege";
+	case ECONNREFUSED:
+		return "; does the other process listen there, and no firewall refuse?";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "; is this the address of a network that both machines are in?";
+	case EMFILE:
+		return "; raise the limit on open files (ulimit -n)";
+	case ENFILE:
+		return "; raise the system's limit on open files (sysctl fs.file-max)";
+	default:
+		return "";
+	}
+}
+
 static int fail_listen(int errnum, const struct hoist__address *address)
 {
-	const char *remedy = errnum == EADDRINUSE ? "; choose another port, or end its program"
-			     : errnum == EADDRNOTAVAIL
-				     ? "; the address must be one of this machine's (`ip address`)"
-			     : errnum == EACCES ? "; ports below 1024 need a privilege"
-						: "";
 	return hoist__fail(-errnum, "listening at %s: %s%s", address->text, strerror(errnum),
-			   remedy);
+			   hoist__address_remedy(errnum));
 }
 
 /* A port at which a program listened a moment ago can be used again (SO_REUSEADDR). */
@@ -227,7 +245,8 @@ int hoist__address_accept(int listening, int *ret_fd)
 	while (fd < 0 && failed_before(errno));
 	if (fd < 0)
 		return errno == EAGAIN ? -EAGAIN
-				       : hoist__fail_errno(-errno, "accepting a connection");
+				       : hoist__fail(-errno, "accepting a connection: %s%s",
+						     strerror(errno), hoist__address_remedy(errno));
 	*ret_fd = fd;
 	return 0;
 }

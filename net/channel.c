@@ -39,13 +39,8 @@ static int make(int fd, const struct hoist__secret *secret, struct hoist__channe
 
 static int fail_connect(int errnum, const struct hoist__address *to)
 {
-	const char *remedy =
-		errnum == ECONNREFUSED
-			? "; does the other process listen there, and no firewall refuse?"
-		: errnum == ENETUNREACH || errnum == EHOSTUNREACH
-			? "; is this the address of a network that both machines are in?"
-			: "";
-	return hoist__fail(-errnum, "connecting to %s: %s%s", to->text, strerror(errnum), remedy);
+	return hoist__fail(-errnum, "connecting to %s: %s%s", to->text, strerror(errnum),
+			   hoist__address_remedy(errnum));
 }
 
 int hoist__channel_connect(const struct hoist__address *to, const struct hoist__secret *secret,

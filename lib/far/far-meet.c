@@ -66,22 +66,39 @@ void hoist__far_close(struct hoist__far *far)
 	far->door_fd = far->listen_fd = -1;
 }
 
-bool hoist__far_accepts(const struct hoist__far *far)
+bool hoist__far_accepts(const struct hoist__far *far, uint64_t now)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];
 		n += peer->channel != NULL && !peer->connector && !peer->has_hello;
 	}
-	return n < MOST_STRANGERS;
+	return n < MOST_STRANGERS && now >= far->crowded_until;
+}
+
+/* Notes that a connection could not be made for want of descriptors or memory: the socket that
+ * listens stays readable, and the far thread would try without a pause. */
+static void note_crowded(struct hoist__far *far, int err)
+{
+	if (err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -ENOBUFS)
+		return;
+	far->crowded_until = hoist__now_ns() + HOIST__FAR_CROWDED_NS;
+	if (far->crowded[0] == '\0')
+		hoist__log(load, "group \"%s\": %s", far->name, hoist_error());
+	(void)snprintf(far->crowded, sizeof far->crowded, "; %.*s", (int)sizeof far->crowded - 3,
+		       hoist_error());
 }
 
 static void accept_all(struct hoist__far *far, int listening, uint64_t now)
 {
 	int fd;
-	while (listening >= 0 && hoist__far_accepts(far) &&
-	       hoist__address_accept(listening, &fd) == 0) {
+	while (listening >= 0 && hoist__far_accepts(far, now)) {
 		struct hoist__channel *channel;
+		int err = hoist__address_accept(listening, &fd);
+		if (err < 0) {
+			note_crowded(far, err);
+			return;
+		}
 		if (hoist__channel_accept(fd, &far->secret, &channel) < 0)
 			continue;
 		/* The user's own secret proves nothing on another machine. */
@@ -97,8 +114,11 @@ static bool connect_to(struct hoist__far *far, const struct hoist__address *at, 
 	struct hoist__channel *channel;
 	if (far->secret.local && !hoist__address_loopback(at))
 		return false;
-	if (hoist__channel_connect(at, &far->secret, &channel) < 0)
+	int err = hoist__channel_connect(at, &far->secret, &channel);
+	if (err < 0) {
+		note_crowded(far, err);
 		return false;
+	}
 	return hoist__far_peer_add(far, channel, true, now) != NULL;
 }
 
@@ -164,14 +184,15 @@ static bool is_connecting(const struct hoist__far *far, const struct hoist__addr
 
 static void connect_known(struct hoist__far *far, uint64_t now)
 {
-	for (unsigned i = 0; i < far->n_known; i++) {
+	for (unsigned i = 0; i < far->n_known && now >= far->crowded_until; i++) {
 		struct hoist__far_known *known = &far->known[i];
 		if (known->gone || now < known->after || has_peer(far, known->id) ||
 		    is_connecting(far, &known->at))
 			continue;
-		if (known->tries == MOST_TRIES || !connect_to(far, &known->at, now))
+		if (known->tries == MOST_TRIES ||
+		    (!connect_to(far, &known->at, now) && now >= far->crowded_until))
 			known->gone = true; /* it is not there any more */
-		known->tries++;
+		known->tries += now >= far->crowded_until;
 	}
 }
 
@@ -262,9 +283,10 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 	unsigned n_swarm = hoist__swarm_members(far->swarm);
 	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
 	if (far->n_ranks > n_came)
-		(void)snprintf(far->note, sizeof far->note, "%u of %u members came%s", n_came,
+		(void)snprintf(far->note, sizeof far->note, "%u of %u members came%s%.*s", n_came,
 			       far->n_ranks,
-			       far->met_door ? "" : "; nobody listens at the group's address");
+			       far->met_door ? "" : "; nobody listens at the group's address",
+			       HOIST__FAR_TEXT / 2, far->crowded);
 	else if (late && !far->met_door)
 		(void)snprintf(far->note, sizeof far->note, "nobody listens at %s", far->door_text);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,

@@ -76,7 +76,7 @@ static void wait(struct hoist__far *far, uint64_t wake)
 	uint64_t rings;
 	uint64_t now = hoist__now_ns();
 	fds[n++] = (struct pollfd){.fd = far->bell, .events = POLLIN};
-	bool accepts = hoist__far_accepts(far);
+	bool accepts = hoist__far_accepts(far, now);
 	fds[n++] = (struct pollfd){.fd = accepts ? far->door_fd : -1, .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = accepts ? far->listen_fd : -1, .events = POLLIN};
 	int fabric = far->fabric != NULL ? hoist__fabric_fd(far->fabric) : -1;

@@ -94,6 +94,9 @@
 #define HOIST__FAR_GATHER_NS (UINT64_C(1000) * 1000000)
 /* A visitor may be silent for so much longer than a member, while files are shown. */
 #define HOIST__FAR_TOUR_NS (UINT64_C(60) * 1000000000)
+/* How long a member that lacks descriptors or memory accepts and makes no connection: those that
+ * connect wait in the kernel's queue. */
+#define HOIST__FAR_CROWDED_NS (UINT64_C(250) * 1000000)
 /* Bytes of wants and files that wait in a channel to go out. */
 #define HOIST__FAR_TELL_BYTES ((size_t)1 << 20)
 #define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1)
@@ -204,8 +207,10 @@ struct hoist__far {
 	int door_fd; /* -1: this member is not the door */
 	int listen_fd;
 	struct hoist__address listen_at;
-	bool met_door;	   /* this member is the door, or has the roster of one that was there */
-	unsigned n_denied; /* times that another member seemed to refuse the secret */
+	bool met_door; /* this member is the door, or has the roster of one that was there */
+	uint64_t crowded_until;
+	char crowded[HOIST__FAR_TEXT]; /* why; "" */
+	unsigned n_denied;	       /* times that another member seemed to refuse the secret */
 	bool ready;
 	size_t first_cell;
 	uint64_t met_at; /* a member has come or gone last */
@@ -302,7 +307,7 @@ int hoist__far_open(struct hoist__far *far);
 void hoist__far_meet(struct hoist__far *far, uint64_t now);
 
 /* Is there room for one more that connects?  Until then, others wait in the kernel's queue. */
-bool hoist__far_accepts(const struct hoist__far *far);
+bool hoist__far_accepts(const struct hoist__far *far, uint64_t now);
 
 /* Learns of a member that is or was there. */
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Members of a group of several machines, as processes over 127.0.0.1, one of which is killed at
  * any of its calls, hangs, is cancelled, comes late, gives wrong bytes, does not say what it has
- * got, has a file that becomes short, other files or another secret: the others have all their
- * bytes, and a member that cannot have its own says why.  HOIST_TEST_FORM=long: kills at more
- * calls. */
+ * got, lacks descriptors, has a file that becomes short, other files or another secret: the others
+ * have all their bytes, and a member that cannot have its own says why.  HOIST_TEST_FORM=long:
+ * kills at more calls. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/engine.h"
-#include "lib/far/far-wire.h"
+#include "lib/far/far.h"
 #include "lib/swarm/swarm.h"
 #include "net/address.h"
 #include "net/channel.h"
@@ -37,7 +38,8 @@ enum {
 	ACTED = 16,
 	GOES_ON = 32,
 	LISTENS = 64,
-	LEFT_OUT = 128
+	LEFT_OUT = 128,
+	MET = 256
 };
 enum { N_TENSORS = 3 };
 static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
@@ -47,7 +49,7 @@ static unsigned self; /* in a rank's process */
 
 /* --- what befalls a rank, at one of its calls --- */
 
-enum fate { LIVES, DIES, STOPS, IS_CANCELLED, LIES, IS_CUT_SHORT, NEVER_SAYS };
+enum fate { LIVES, DIES, STOPS, IS_CANCELLED, LIES, IS_CUT_SHORT, NEVER_SAYS, CANNOT_OPEN };
 static enum fate fate;
 static unsigned victim;
 static unsigned long fate_call;
@@ -141,6 +143,25 @@ WRAP(int, hoist__address_listen,
 	return err;
 }
 
+/* While the process has no descriptor left, the kernel says that somebody waits.  Accepting is
+ * tried at intervals only. */
+static uint64_t crowded_at;
+enum { CROWDED_TRIES = 4 };
+
+WRAP(int, accept4, (int fd, struct sockaddr *peer, socklen_t *bytes, int flags))
+{
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
+	if (fate != CANNOT_OPEN || self != victim || n_calls == CROWDED_TRIES ||
+	    poll(&entry, 1, 0) != 1)
+		return __real_accept4(fd, peer, bytes, flags);
+	uint64_t now = patience_now();
+	CHECK(crowded_at == 0 || now >= crowded_at + HOIST__FAR_CROWDED_NS);
+	crowded_at = now;
+	n_calls++;
+	errno = EMFILE;
+	return -1;
+}
+
 /* A member that gave wrong bytes is asked no more. */
 WRAP(void, hoist__swarm_next,
      (struct hoist__swarm * swarm, uint64_t now, struct hoist__swarm_act *ret))
@@ -168,6 +189,7 @@ static void look(hoist_checkpoint *checkpoint, hoist_load *load, int err)
 		support_compare(checkpoint, load);
 	if (err == 0) {
 		OK(hoist_group_get_report(load, &report));
+		said->marks[self] |= report.n_members == n_ranks ? MET : 0;
 		said->marks[self] |= strstr(report.note, "does not take") != NULL ? LEFT_OUT : 0;
 	}
 }
@@ -367,6 +389,18 @@ static void short_file(void)
 	CHECK(said->err[1] == 0 || strstr(said->text[1], "short.safetensors") != NULL);
 }
 
+static void too_few_descriptors(void)
+{
+	prepare(CANNOT_OPEN, 0, 0);
+	n_ranks = 2;
+	pid_t first = ranks_start(0, rank_main);
+	wait_for_mark(0, LISTENS);
+	ranks_end(ranks_start(1, rank_main), 0);
+	ranks_end(first, 0);
+	others_are_well();
+	CHECK(said->err[0] == 0 && (said->marks[0] & MET) != 0);
+}
+
 static void other_files(void)
 {
 	static const size_t others[N_TENSORS] = {19000001, 70, 41000000};
@@ -421,6 +455,7 @@ int main(void)
 	ranks_use(true);
 	support_write("model.safetensors", 0, N_TENSORS, sizes, -1);
 	CASE(no_secret);
+	CASE(too_few_descriptors);
 	CASE(other_files);
 	CASE(other_secret);
 	CASE(lies);
