@@ -22,7 +22,9 @@
  *                                                      or none on some machines: hoist_group_open()
  *
  * Memory: each rank shares up to 16 MiB ("shm:"), or a quarter of its budget, 16 to 128 MiB
- * ("tcp:"), which its load's budget bounds beside the staging slots.  Ranks of one process each have
+ * ("tcp:"), which its load's budget bounds beside the staging slots.  Beside the budget, a rank of a
+ * "tcp:" group keeps what each other rank wants: 0.5 MiB for each TiB of the files, or up to 33 MiB if
+ * that rank wants a part of each cell of 2 MiB (columns).  Ranks of one process each have
  * a budget of their own: a rank that waits for bytes of another's would wait for the timeout.
  *
  * Groups of one machine ("shm:").  Bytes for all are put into memory that all share, by the rank that
@@ -50,7 +52,8 @@
  * before by itself, or asks the others for them if it has no files.  A rank that has all that it
  * wants stays until those that need its bytes have them.
  *
- * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  A rank that
+ * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  If a child of
+ * fork() outlives the rank, this takes 5 s, too: the child keeps the rank's connections open.  A rank that
  * is slow waits alone: after some seconds the others do not wait for it, and it reads by itself the
  * bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB has an XXH3-128) is asked
  * no more.
@@ -132,7 +135,7 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *   name); -EBADMSG (a rank sent nonsense).
  * With "tcp:":
  *   -EINVAL (the group has other files; until the timeout, at the door is a group of another
- *   name);
+ *   name); -ENOSPC (128 ranks have come to the group, with those that have gone: the limit);
  *   -ECONNRESET (no rank that is left has bytes that this one needs; the text names the file);
  *   -EIO (the same, and a rank that has the file could not read them: the text names the rank, and
  *   says what failed there);

@@ -14,9 +14,8 @@
 
 #define TRY_NS (UINT64_C(100) * 1000000)	  /* between two tries of the door */
 #define RETAKE_NS (UINT64_C(1) * HOIST__NS_PER_S) /* the same, once the group is there */
-#define AHEAD 4u	   /* cells that others begin while this member says READY */
-#define MOST_STRANGERS 32u /* accepted connections that have not said HELLO */
-#define MOST_TRIES 3u	   /* to greet a member that is known */
+#define AHEAD 4u      /* cells that others begin while this member says READY */
+#define MOST_TRIES 3u /* to greet a member that is known */
 /* Members that the door's roster does not have came later, and connect themselves: two connections
  * that cross would both be refused. */
 #define CROSS_NS (UINT64_C(2) * HOIST__NS_PER_S)
@@ -73,7 +72,7 @@ bool hoist__far_accepts(const struct hoist__far *far, uint64_t now)
 		const struct hoist__far_peer *peer = &far->peers[i];
 		n += peer->channel != NULL && !peer->connector && !peer->has_hello;
 	}
-	return n < MOST_STRANGERS && now >= far->crowded_until;
+	return n < HOIST__FAR_STRANGERS && now >= far->crowded_until;
 }
 
 /* Notes that a connection could not be made for want of descriptors or memory: the socket that
@@ -170,6 +169,14 @@ static bool has_peer(const struct hoist__far *far, uint64_t id)
 		if (far->peers[i].channel != NULL && far->peers[i].id == id)
 			return true;
 	return false;
+}
+
+unsigned hoist__far_n_gone(const struct hoist__far *far)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < far->n_known; i++)
+		n += far->known[i].gone && !has_peer(far, far->known[i].id);
+	return n;
 }
 
 /* Is a connection to the address on its way? */

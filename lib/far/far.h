@@ -37,7 +37,8 @@
  * n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It begins once all others
  * are ready.  After the group's timeout a member does both, also if members are missing.  A member
  * that finds others which have begun is late (swarm.h).  A door of another group, and a member with
- * other files, send the member away: BYE with an error.
+ * other files, send the member away: BYE with an error.  So does a member that has had as many
+ * others as a swarm has numbers.
  *
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
@@ -99,7 +100,9 @@
 #define HOIST__FAR_CROWDED_NS (UINT64_C(250) * 1000000)
 /* Bytes of wants and files that wait in a channel to go out. */
 #define HOIST__FAR_TELL_BYTES ((size_t)1 << 20)
-#define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1)
+/* Accepted connections that have not said HELLO. */
+#define HOIST__FAR_STRANGERS 32u
+#define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1 + HOIST__FAR_STRANGERS)
 /* Members that are or were there: more have come and gone then than a swarm can have. */
 #define HOIST__FAR_MOST_KNOWN ((size_t)4 * HOIST__SWARM_MEMBERS)
 #define HOIST__FAR_SCHEME "tcp://"
@@ -317,6 +320,9 @@ bool hoist__far_is_address(const char *text);
 
 /* Notes the id and the pace of a member that has left: its turns count. */
 void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
+
+/* Members that were there. */
+unsigned hoist__far_n_gone(const struct hoist__far *far);
 void hoist__far_close(struct hoist__far *far);
 
 /* --- far-peer.c: the far thread's --- */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks on machines without the files: they open and load what another rank has; and who looks at a
- * group. */
+/* Ranks on machines without the files: they open and load what another rank has.  A rank whose disk
+ * fails; who looks at a group; a group that is full. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/engine.h"
-#include "lib/far/far-wire.h"
+#include "lib/far/far.h"
 #include "net/secret.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/load-model.h"
@@ -296,6 +297,94 @@ static void a_group_that_waits_is_seen(void)
 	ranks_end(second, 0);
 }
 
+/* --- more members than a group can have --- */
+
+static void next_frame(struct hoist__channel *channel, struct hoist__far_message *ret)
+{
+	struct hoist__frame frame;
+	uint64_t until = 0;
+	while (!hoist__channel_next(channel, &frame)) {
+		CHECK(patience(&until));
+		OK(hoist__channel_work(channel));
+	}
+	OK(hoist__far_unpack(&frame, ret));
+}
+
+/* Greets as one member more.  Returns: the first answer. */
+static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
+{
+	struct hoist__address door;
+	struct hoist__secret secret;
+	struct hoist__channel *channel = NULL;
+	struct hoist__far_message answer;
+	char text[64];
+	(void)sscanf(ranks_group(0, 1).name, "tcp://%63[^/]", text);
+	CHECK(hoist__address_find(text, false, &door, 1) == 1);
+	OK(hoist__secret_find(NULL, &secret));
+	OK(hoist__channel_connect(&door, &secret, &channel));
+	for (uint64_t until = 0; !hoist__channel_proved(channel);) {
+		CHECK(patience(&until));
+		OK(hoist__channel_work(channel));
+	}
+	hello->id = id;
+	send_message(channel, hello);
+	while (hoist__channel_queued(channel) > 0)
+		OK(hoist__channel_work(channel));
+	next_frame(channel, &answer);
+	check_at("member %llu: message %d, %s", (unsigned long long)id, (int)answer.kind,
+		 answer.text);
+	CHECK(answer.kind == HOIST__FAR_HELLO ||
+	      (answer.err == -ENOSPC && strstr(answer.text, "128 members") != NULL));
+	return answer.kind; /* the channel stays */
+}
+
+static void crowd(unsigned rank)
+{
+	static struct side side;
+	struct seen seen = {.n = 0};
+	const hoist_group group = ranks_group(rank, 0);
+	hoist_checkpoint *checkpoint = support_open(path);
+	struct hoist__far_message m = {.kind = HOIST__FAR_HELLO, .port = 1, .text = "test"};
+	const void *address;
+	OK(hoist_group_look(&group, see, &seen));
+	OK(hoist__far_identify(checkpoint, m.identity));
+	side_open(&side, "tcp");
+	hoist__fabric_address(side.fabric, &address, &m.n_bytes);
+	m.bytes = address;
+	m.n_cells = seen.bytes / HOIST__CELL_BYTES;
+	for (unsigned i = 1; i < HOIST__SWARM_MEMBERS; i++)
+		CHECK(greet(&m, i) == HOIST__FAR_HELLO);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(greet(&m, 1000 + i) == HOIST__FAR_BYE);
+}
+
+static void rank_too_many(unsigned rank)
+{
+	const hoist_group group = ranks_group(rank, 2);
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	OK(hoist_group_load(&group, checkpoint, NULL, &load));
+	CHECK(hoist_load_wait(load) == -ENOSPC);
+	support_said("128 members");
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void a_group_that_is_full_says_so(void)
+{
+	path = ranks_big();
+	ranks_next_group();
+	const hoist_group group = ranks_group(0, 2);
+	struct seen seen = {.n = 0};
+	pid_t first = ranks_start(0, waiting_rank);
+	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
+		(void)hoist_group_look(&group, see, &seen);
+	ranks_end(ranks_start(1, crowd), 0);
+	ranks_end(ranks_start(1, rank_too_many), 0);
+	CHECK(kill(first, SIGKILL) == 0);
+	ranks_end(first, 1);
+}
+
 int main(void)
 {
 	if (ucx_of_child() == 0)
@@ -307,6 +396,7 @@ int main(void)
 	CASE(what_one_cannot_read_another_gives);
 	CASE(a_path_that_leads_elsewhere_is_refused);
 	CASE(a_group_that_waits_is_seen);
+	CASE(a_group_that_is_full_says_so);
 	support_cleanup();
 	return 0;
 }
