@@ -20,10 +20,11 @@ struct hoist__address {
  * -EHOSTUNREACH (no such host; the text is the resolver's); -ENOMEM. */
 int hoist__address_find(const char *text, bool any_port, struct hoist__address *ret, unsigned most);
 
-/* 127.0.0.0/8 and ::1, also as ::ffff:127.0.0.1. */
+/* 127.0.0.0/8 and ::1. */
 bool hoist__address_loopback(const struct hoist__address *address);
 
-/* Makes an address of the kernel's.  Returns: 0; -EAFNOSUPPORT (neither IPv4 nor IPv6). */
+/* Makes an address of the kernel's; of IPv4 for ::ffff:10.0.0.1.  Returns: 0; -EAFNOSUPPORT
+ * (neither IPv4 nor IPv6). */
 int hoist__address_make(const struct sockaddr *socket, socklen_t bytes, struct hoist__address *ret);
 
 /* The same address with another port. */
@@ -34,7 +35,7 @@ unsigned hoist__address_port(const struct hoist__address *address);
 const char *hoist__address_remedy(int errnum);
 
 /* Listens without blocking; the descriptor is closed on exec.  Port 0: the kernel chooses; @ret_at,
- * if not NULL, is where the socket listens.  [::] is IPv6 alone.
+ * if not NULL, is where the socket listens.  [::] takes IPv4, too.
  * Returns: 0; -EADDRINUSE; -EADDRNOTAVAIL (the address is another machine's); -EACCES (a port that
  * needs a privilege); -EMFILE. */
 int hoist__address_listen(const struct hoist__address *address, int *ret_fd,

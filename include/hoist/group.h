@@ -45,7 +45,8 @@
  * broken one, cannot harm a rank's memory, but it can make the load fail or give wrong bytes.
  *
  * Groups of several machines ("tcp:").  HOST:PORT is the door: the first rank that can listen there
- * listens, and the others connect; so HOST is a name or an address of the machine of one of them.
+ * listens, and the others connect; so HOST is a name or an address of the machine of one of them.  If
+ * HOST has several addresses, the door is at each of them that its machine has.
  * NAME keeps groups apart that use one door by mistake.  A load begins once n_ranks have come, or,
  * if n_ranks is 0, nobody new has come for a second; after the timeout, with those that are there.
  * A rank that comes when others have begun takes part from the next file on.  It reads the bytes

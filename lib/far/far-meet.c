@@ -22,29 +22,37 @@
 
 /* --- sockets --- */
 
-/* Tries to be the door.  True: this member is.  If HOST has several addresses, the first one of
- * this machine's that is taken is the door of another: two members at two of them would not meet.
- */
+/* Tries to be the door.  True: this member is.  The first of HOST's addresses that are this
+ * machine's decides: if it is taken, another member is the door.  The door listens at the others,
+ * too: members may reach only some of them. */
 static bool take_door(struct hoist__far *far)
 {
-	int err = -EADDRNOTAVAIL;
-	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EADDRINUSE; i++)
-		err = hoist__address_listen(&far->door[i], &far->door_fd, NULL);
-	return err == 0;
+	int err = 0;
+	for (unsigned i = 0; i < far->n_doors && (far->is_door || err != -EADDRINUSE); i++) {
+		err = hoist__address_listen(&far->door[i], &far->door_fd[i], NULL);
+		far->is_door = far->is_door || err == 0;
+	}
+	return far->is_door;
 }
 
+/* Members of one machine need no port that others can reach.  The kernel connects from 127.0.0.1 to
+ * all of 127.0.0.0/8, and the others take this for the address.  [::] takes IPv4, too: the others
+ * come by the family by which this member reached the door. */
 int hoist__far_open(struct hoist__far *far)
 {
-	/* Members of one machine need no port that others can reach.  The kernel connects from
-	 * 127.0.0.1 to all of 127.0.0.0/8, and the others take this for the address. */
 	static const char *const anywhere[] = {"0.0.0.0:0", "[::]:0"};
 	static const char *const local[] = {"127.0.0.1:0", "[::1]:0"};
+	bool loopback = hoist__address_loopback(&far->door[0]);
 	bool v6 = far->door[0].socket.ss_family == AF_INET6;
-	struct hoist__address at;
-	int err = hoist__address_find(
-		(hoist__address_loopback(&far->door[0]) ? local : anywhere)[v6], true, &at, 1);
-	if (err >= 0)
-		err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
+	int err = -1;
+	for (unsigned i = 1; i < far->n_doors && !loopback; i++)
+		v6 = v6 || far->door[i].socket.ss_family == AF_INET6;
+	for (int family = v6; err < 0 && family >= 0; family--) {
+		struct hoist__address at;
+		err = hoist__address_find((loopback ? local : anywhere)[family], true, &at, 1);
+		if (err >= 0)
+			err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
+	}
 	far->met_door = err >= 0 && take_door(far);
 	return err < 0 ? err : 0;
 }
@@ -58,11 +66,15 @@ static void close_listener(int fd)
 
 void hoist__far_close(struct hoist__far *far)
 {
-	if (far->door_fd >= 0)
-		close_listener(far->door_fd);
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++) {
+		if (far->door_fd[i] >= 0)
+			close_listener(far->door_fd[i]);
+		far->door_fd[i] = -1;
+	}
 	if (far->listen_fd >= 0)
 		close_listener(far->listen_fd);
-	far->door_fd = far->listen_fd = -1;
+	far->listen_fd = -1;
+	far->is_door = false;
 }
 
 bool hoist__far_accepts(const struct hoist__far *far, uint64_t now)
@@ -210,7 +222,7 @@ static void look_for_door(struct hoist__far *far, uint64_t now)
 		knocking = knocking || is_connecting(far, &far->door[i]);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) /* its roster is on its way */
 		knocking = knocking || (far->peers[i].channel != NULL && far->peers[i].connector);
-	if (far->door_fd >= 0 || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
+	if (far->is_door || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
 		return;
 	far->door_at = now;
 	if (take_door(far)) {
@@ -305,7 +317,8 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 
 void hoist__far_meet(struct hoist__far *far, uint64_t now)
 {
-	accept_all(far, far->door_fd, now);
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++)
+		accept_all(far, far->door_fd[i], now);
 	accept_all(far, far->listen_fd, now);
 	look_for_door(far, now);
 	connect_known(far, now);

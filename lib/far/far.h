@@ -21,10 +21,11 @@
  * member.  Bytes come to these slots from storage or from another member.  A member that has lost
  * all others is a group of one, and goes on.
  *
- * Meeting: a group has a door, "host:port".  The first member that can listen there is the door.
- * The others connect to the door, and learn the addresses of those that are there already.  If the
- * door leaves, a member on its machine opens the door again.  Each pair of members has one channel,
- * which the member that came later makes:
+ * Meeting: a group has a door, "host:port".  The first member that can listen there is the door, at
+ * each of HOST's addresses: of IPv4, of IPv6, of several networks.  The others connect to the door,
+ * and learn the addresses of those that are there already.  If the door leaves, a member on its
+ * machine opens the door again.  Each pair of members has one channel, which the member that came
+ * later makes:
  *
  *     both       HELLO name, id, identity, cells, has the files, port, address of the fabric
  *     acceptor   ROSTER for each member that is or was there, ROSTER_END
@@ -106,6 +107,7 @@
 /* Members that are or were there: more have come and gone then than a swarm can have. */
 #define HOIST__FAR_MOST_KNOWN ((size_t)4 * HOIST__SWARM_MEMBERS)
 #define HOIST__FAR_SCHEME "tcp://"
+#define HOIST__FAR_DOORS 4u /* addresses of HOST that are looked at */
 #define HOIST__FAR_TEXT 256u
 
 /* A channel to another member, to a process that is about to become one, or to a visitor. */
@@ -185,7 +187,7 @@ struct hoist__far {
 	unsigned n_ranks; /* 0: unknown */
 	char *name;	  /* behind the door's address */
 	char *door_text;  /* "host:port" */
-	struct hoist__address door[4];
+	struct hoist__address door[HOIST__FAR_DOORS];
 	unsigned n_doors;
 	unsigned next_door; /* to be connected to */
 	struct hoist__secret secret;
@@ -207,7 +209,8 @@ struct hoist__far {
 	struct hoist__far_peer *peers; /* HOIST__FAR_PEERS */
 	struct hoist__far_known *known;
 	unsigned n_known;
-	int door_fd; /* -1: this member is not the door */
+	int door_fd[HOIST__FAR_DOORS]; /* at those of HOST's addresses that are this machine's */
+	bool is_door;
 	int listen_fd;
 	struct hoist__address listen_at;
 	bool met_door; /* this member is the door, or has the roster of one that was there */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks on machines without the files: they open and load what another rank has.  A rank whose disk
- * fails; who looks at a group; a group that is full. */
+ * fails; who looks at a group; a host of two addresses; a group that is full. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -256,7 +257,8 @@ static int see(void *context, const hoist_group_member *member)
 	seen->n_begun += member->begun != 0;
 	seen->bytes = member->bytes;
 	CHECK(member->size == sizeof *member && member->id != 0 && member->has_files);
-	CHECK(strncmp(member->address, "127.0.0.1:", 10) == 0);
+	CHECK(strncmp(member->address, "127.0.0.1:", 10) == 0 ||
+	      strncmp(member->address, "two.test:", 9) == 0);
 	CHECK(member->done_bytes <= member->bytes);
 	return 0;
 }
@@ -295,6 +297,58 @@ static void a_group_that_waits_is_seen(void)
 	pid_t second = ranks_start(1, waiting_rank);
 	ranks_end(first, 0);
 	ranks_end(second, 0);
+}
+
+/* --- a host of two addresses --- */
+
+static bool knows_ipv6; /* this process */
+
+/* HOST has one address of each family.  A member knows both, or that of IPv4 alone. */
+WRAP(int, getaddrinfo,
+     (const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret))
+{
+	struct addrinfo *v6;
+	if (strcmp(host, "two.test") != 0)
+		return __real_getaddrinfo(host, port, hints, ret);
+	int code = __real_getaddrinfo("127.0.0.1", port, hints, ret);
+	if (code != 0 || !knows_ipv6 || __real_getaddrinfo("::1", port, hints, &v6) != 0)
+		return code;
+	v6->ai_next = *ret;
+	*ret = v6;
+	return 0;
+}
+
+static void rank_at_two_doors(unsigned rank)
+{
+	hoist_group group = ranks_group(rank, 2);
+	hoist_group_report report = {.size = sizeof report};
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	char name[64];
+	(void)snprintf(name, sizeof name, "tcp://two.test%s", strrchr(group.name, ':'));
+	group.name = name;
+	knows_ipv6 = rank == 0;
+	OK(hoist_group_load(&group, checkpoint, NULL, &load));
+	OK(hoist_load_wait(load));
+	OK(hoist_group_get_report(load, &report));
+	check_at("rank %u: %s", rank, report.note);
+	CHECK(report.n_members == 2);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+/* The door is one that knows both. */
+static void members_meet_at_either_address(void)
+{
+	path = ranks_big();
+	ranks_next_group();
+	const hoist_group group = ranks_group(0, 2);
+	struct seen seen = {.n = 0};
+	pid_t first = ranks_start(0, rank_at_two_doors);
+	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
+		(void)hoist_group_look(&group, see, &seen);
+	ranks_end(ranks_start(1, rank_at_two_doors), 0);
+	ranks_end(first, 0);
 }
 
 /* --- more members than a group can have --- */
@@ -396,6 +450,7 @@ int main(void)
 	CASE(what_one_cannot_read_another_gives);
 	CASE(a_path_that_leads_elsewhere_is_refused);
 	CASE(a_group_that_waits_is_seen);
+	CASE(members_meet_at_either_address);
 	CASE(a_group_that_is_full_says_so);
 	support_cleanup();
 	return 0;
