@@ -52,17 +52,23 @@ static size_t hear(void *bytes, size_t most)
 	return (size_t)n;
 }
 
-/* Both sides do the same at once: open, exchange addresses, connect, exchange tickets of @bytes. */
-static void meet(const char *transports, const size_t *bytes, uint64_t tickets[static N])
+static unsigned char theirs[HOIST__FABRIC_ADDRESS_MOST];
+
+/* Opens, and exchanges addresses.  Returns: the bytes of the other's. */
+static size_t greet(const char *transports)
 {
-	unsigned char theirs[HOIST__FABRIC_ADDRESS_MOST];
 	const void *address;
 	size_t n;
 	side_open(&side, transports[0] != '\0' ? transports : NULL);
 	hoist__fabric_address(side.fabric, &address, &n);
 	tell(address, n);
-	n = hear(theirs, sizeof theirs);
-	side_connect(&side, theirs, n);
+	return hear(theirs, sizeof theirs);
+}
+
+/* Both sides do the same at once: open, exchange addresses, connect, exchange tickets of @bytes. */
+static void meet(const char *transports, const size_t *bytes, uint64_t tickets[static N])
+{
+	side_connect(&side, theirs, greet(transports));
 	uint64_t ours[N];
 	for (unsigned i = 0; i < N; i++)
 		ours[i] = side_ticket(&side, bytes[i])->ticket;
@@ -126,6 +132,12 @@ static void other(const char *transports, const char *how)
 		exchange(transports);
 		return;
 	}
+	if (strcmp(how, "connect") == 0) {
+		char told;
+		side_connect(&side, theirs, greet(transports));
+		(void)hear(&told, 1);
+		(void)raise(SIGKILL);
+	}
 	meet(transports, equal, tickets);
 	if (strcmp(how, "at once") == 0)
 		(void)raise(SIGKILL);
@@ -188,6 +200,25 @@ static void wait_broken(void)
 		side_turn(&side, NULL, 100);
 	}
 	CHECK(side.n_broken == 1);
+}
+
+/* The peer has connected, and dies before this side does. */
+static void dead_connector(void)
+{
+	start("tcp", "connect");
+	size_t n = greet("tcp");
+	for (unsigned i = 0; i < 20; i++) /* takes its connection */
+		side_turn(&side, NULL, 10);
+	tell("", 1);
+	CHECK(finish() == 128 + SIGKILL);
+	int err = hoist__fabric_connect(side.fabric, theirs, n, &side, &side.peer);
+	if (err == 0) {
+		(void)side_send_ticket(&side, 1, 0, 0, BYTES);
+		wait_broken();
+		end_flights();
+		hoist__fabric_disconnect(side.peer);
+	}
+	side_close(&side);
 }
 
 /* The peer dies before it has received anything. */
@@ -299,6 +330,7 @@ int main(int argc, char **argv)
 	(void)need_ucx();
 	check_cleanup(kill_child);
 	CASE(transfers);
+	CASE(dead_connector);
 	CASE(dead_receiver);
 	CASE(dead_sender);
 	CASE(dead_early);
