@@ -69,8 +69,9 @@
  * once that connection was reset.  hoist__fabric_connect() has UCX notice a reset before; a reset
  * in the microseconds between is not covered.  That one side connects first, and tells the other,
  * would not help: it is the second side that aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets
- * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16, hoist__fabric_connect()
- * blocks for minutes where a firewall swallows what goes to the peer's port.
+ * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16,
+ * hoist__fabric_connect() blocks for minutes where a firewall swallows what goes to the peer's
+ * port.
  *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _connect(),
  * _send(), _disconnect() and _close(), and may call _send() but not the other three.
