@@ -122,10 +122,6 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 		.err_mode = HOIST__UCP_ERR_MODE_PEER,
 		.err_handler = {.cb = on_broken, .arg = peer},
 	};
-	/* If the peer has connected first, UCX uses its connection.  UCX before 1.16 aborts if that
-	 * connection was reset before the new endpoint's first word (tcp_ep.c,
-	 * uct_tcp_ep_connect()): so it is to notice this before. */
-	hoist__fabric_progress(fabric);
 	hoist__ucs_status status = hoist__ucx.ucp_ep_create(fabric->worker, &params, &peer->ep);
 	free(copy);
 	if (status < 0) {

@@ -132,12 +132,6 @@ static void other(const char *transports, const char *how)
 		exchange(transports);
 		return;
 	}
-	if (strcmp(how, "connect") == 0) {
-		char told;
-		side_connect(&side, theirs, greet(transports));
-		(void)hear(&told, 1);
-		(void)raise(SIGKILL);
-	}
 	meet(transports, equal, tickets);
 	if (strcmp(how, "at once") == 0)
 		(void)raise(SIGKILL);
@@ -200,25 +194,6 @@ static void wait_broken(void)
 		side_turn(&side, NULL, 100);
 	}
 	CHECK(side.n_broken == 1);
-}
-
-/* The peer has connected, and dies before this side does. */
-static void dead_connector(void)
-{
-	start("tcp", "connect");
-	size_t n = greet("tcp");
-	for (unsigned i = 0; i < 20; i++) /* takes its connection */
-		side_turn(&side, NULL, 10);
-	tell("", 1);
-	CHECK(finish() == 128 + SIGKILL);
-	int err = hoist__fabric_connect(side.fabric, theirs, n, &side, &side.peer);
-	if (err == 0) {
-		(void)side_send_ticket(&side, 1, 0, 0, BYTES);
-		wait_broken();
-		end_flights();
-		hoist__fabric_disconnect(side.peer);
-	}
-	side_close(&side);
 }
 
 /* The peer dies before it has received anything. */
@@ -330,7 +305,6 @@ int main(int argc, char **argv)
 	(void)need_ucx();
 	check_cleanup(kill_child);
 	CASE(transfers);
-	CASE(dead_connector);
 	CASE(dead_receiver);
 	CASE(dead_sender);
 	CASE(dead_early);
