@@ -31,7 +31,7 @@ int hoist__address_make(const struct sockaddr *socket, socklen_t bytes, struct h
 void hoist__address_set_port(struct hoist__address *address, unsigned port);
 unsigned hoist__address_port(const struct hoist__address *address);
 
-/* What may help against the error: "; raise ...", or "". */
+/* The remedy for the error, as the end of a text: "; raise ...", or "". */
 const char *hoist__address_remedy(int errnum);
 
 /* Listens without blocking; the descriptor is closed on exec.  Port 0: the kernel chooses; @ret_at,

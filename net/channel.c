@@ -300,6 +300,12 @@ int hoist__channel_work(struct hoist__channel *channel)
 
 /* --- questions --- */
 
+bool hoist__channel_ended(const struct hoist__channel *channel)
+{
+	struct pollfd entry = {.fd = channel->fd, .events = POLLRDHUP};
+	return poll(&entry, 1, 0) > 0;
+}
+
 int hoist__channel_fd(const struct hoist__channel *channel)
 {
 	return channel->fd;

@@ -311,6 +311,9 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
+	/* UCX does not bear that one connects to the dead (net/fabric.h). */
+	if (err == 0 && hoist__channel_ended(peer->channel))
+		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
 	if (err == 0)
 		err = hoist__fabric_connect(far->fabric, m->bytes, m->n_bytes, peer, &peer->bulk);
 	if (err < 0)
