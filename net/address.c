@@ -117,6 +117,19 @@ static void write_text(struct hoist__address *address)
 	(void)snprintf(address->text, sizeof(address->text), "[%s%s]:%u", host, zone, port);
 }
 
+/* Makes an address of IPv4 of ::ffff:10.0.0.1, as sockets of IPv6 have it. */
+static void unmap(struct hoist__address *address)
+{
+	const struct sockaddr_in6 v6 = *(const struct sockaddr_in6 *)&address->socket;
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6.sin6_port};
+	if (v6.sin6_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+		return;
+	memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
+	memset(&address->socket, 0, sizeof(address->socket));
+	memcpy(&address->socket, &v4, sizeof(v4));
+	address->bytes = sizeof(v4);
+}
+
 int hoist__address_make(const struct sockaddr *socket, socklen_t bytes, struct hoist__address *ret)
 {
 	size_t least = bytes < sizeof(socket->sa_family) ? 0
@@ -128,6 +141,7 @@ int hoist__address_make(const struct sockaddr *socket, socklen_t bytes, struct h
 	memset(ret, 0, sizeof(*ret));
 	memcpy(&ret->socket, socket, least);
 	ret->bytes = (socklen_t)least;
+	unmap(ret);
 	write_text(ret);
 	return 0;
 }
@@ -153,9 +167,7 @@ bool hoist__address_loopback(const struct hoist__address *address)
 		const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->socket;
 		return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 	}
-	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address->socket)->sin6_addr;
-	return IN6_IS_ADDR_LOOPBACK(v6) ||
-	       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&address->socket)->sin6_addr);
 }
 
 /* --- this machine's --- */
@@ -206,15 +218,33 @@ int hoist__address_own(struct hoist__address *ret, unsigned most)
 
 /* --- listening --- */
 
+const char *hoist__address_remedy(int errnum)
+{
+	switch (errnum) {
+	case EADDRINUSE:
+		return "; choose another port, or end its program";
+	case EADDRNOTAVAIL:
+		return "; the address must be one of this machine's (`ip address`)";
+	case EACCES:
+		return "; ports below 1024 need a privilege";
+	case ECONNREFUSED:
+		return "; does the other process listen there, and no firewall refuse?";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "; is this the address of a network that both machines are in?";
+	case EMFILE:
+		return "; raise the limit on open files (ulimit -n)";
+	case ENFILE:
+		return "; raise the system's limit on open files (sysctl fs.file-max)";
+	default:
+		return "";
+	}
+}
+
 static int fail_listen(int errnum, const struct hoist__address *address)
 {
-	const char *remedy = errnum == EADDRINUSE ? "; choose another port, or end its program"
-			     : errnum == EADDRNOTAVAIL
-				     ? "; the address must be one of this machine's (`ip address`)"
-			     : errnum == EACCES ? "; ports below 1024 need a privilege"
-						: "";
 	return hoist__fail(-errnum, "listening at %s: %s%s", address->text, strerror(errnum),
-			   remedy);
+			   hoist__address_remedy(errnum));
 }
 
 /* A port at which a program listened a moment ago can be used again (SO_REUSEADDR). */
@@ -225,8 +255,10 @@ static int bind_and_listen(int fd, const struct hoist__address *address,
 	struct sockaddr_storage at;
 	socklen_t bytes = sizeof(at);
 	bool v6 = address->socket.ss_family == AF_INET6;
+	int only = v6 && !IN6_IS_ADDR_UNSPECIFIED(
+				 &((const struct sockaddr_in6 *)&address->socket)->sin6_addr);
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    (v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0) ||
+	    (v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only)) < 0) ||
 	    bind(fd, (const struct sockaddr *)&address->socket, address->bytes) < 0 ||
 	    listen(fd, MOST_WAITING) < 0 || getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
 		return fail_listen(errno, address);
@@ -275,7 +307,8 @@ int hoist__address_accept(int listening, int *ret_fd)
 	while (fd < 0 && failed_before(errno));
 	if (fd < 0)
 		return errno == EAGAIN ? -EAGAIN
-				       : hoist__fail_errno(-errno, "accepting a connection");
+				       : hoist__fail(-errno, "accepting a connection: %s%s",
+						     strerror(errno), hoist__address_remedy(errno));
 	*ret_fd = fd;
 	return 0;
 }

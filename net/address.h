@@ -22,22 +22,26 @@ int hoist__address_find(const char *text, bool any_port, struct hoist__address *
 
 /* Finds the addresses at which other machines may reach this one, with port 0: those of interfaces
  * that are up, of IPv4, or of IPv6 where there is none of IPv4; of bridges, as containers have
- * them, behind the others.  A machine without a network has 127.0.0.1. Returns: how many, 1 to
- * @most; -ENOMEM and the like. */
+ * them, behind the others.  A machine without a network has 127.0.0.1.
+ * Returns: how many, 1 to @most; -ENOMEM and the like. */
 int hoist__address_own(struct hoist__address *ret, unsigned most);
 
-/* 127.0.0.0/8 and ::1, also as ::ffff:127.0.0.1. */
+/* 127.0.0.0/8 and ::1. */
 bool hoist__address_loopback(const struct hoist__address *address);
 
-/* Makes an address of the kernel's.  Returns: 0; -EAFNOSUPPORT (neither IPv4 nor IPv6). */
+/* Makes an address of the kernel's; of IPv4 for ::ffff:10.0.0.1.  Returns: 0; -EAFNOSUPPORT
+ * (neither IPv4 nor IPv6). */
 int hoist__address_make(const struct sockaddr *socket, socklen_t bytes, struct hoist__address *ret);
 
 /* The same address with another port. */
 void hoist__address_set_port(struct hoist__address *address, unsigned port);
 unsigned hoist__address_port(const struct hoist__address *address);
 
+/* The remedy for the error, as the end of a text: "; raise ...", or "". */
+const char *hoist__address_remedy(int errnum);
+
 /* Listens without blocking; the descriptor is closed on exec.  Port 0: the kernel chooses; @ret_at,
- * if not NULL, is where the socket listens.  [::] is IPv6 alone.
+ * if not NULL, is where the socket listens.  [::] takes IPv4, too.
  * Returns: 0; -EADDRINUSE; -EADDRNOTAVAIL (the address is another machine's); -EACCES (a port that
  * needs a privilege); -EMFILE. */
 int hoist__address_listen(const struct hoist__address *address, int *ret_fd,

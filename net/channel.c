@@ -39,13 +39,8 @@ static int make(int fd, const struct hoist__secret *secret, struct hoist__channe
 
 static int fail_connect(int errnum, const struct hoist__address *to)
 {
-	const char *remedy =
-		errnum == ECONNREFUSED
-			? "; does the other process listen there, and no firewall refuse?"
-		: errnum == ENETUNREACH || errnum == EHOSTUNREACH
-			? "; is this the address of a network that both machines are in?"
-			: "";
-	return hoist__fail(-errnum, "connecting to %s: %s%s", to->text, strerror(errnum), remedy);
+	return hoist__fail(-errnum, "connecting to %s: %s%s", to->text, strerror(errnum),
+			   hoist__address_remedy(errnum));
 }
 
 int hoist__channel_connect(const struct hoist__address *to, const struct hoist__secret *secret,
@@ -304,6 +299,12 @@ int hoist__channel_work(struct hoist__channel *channel)
 }
 
 /* --- questions --- */
+
+bool hoist__channel_ended(const struct hoist__channel *channel)
+{
+	struct pollfd entry = {.fd = channel->fd, .events = POLLRDHUP};
+	return poll(&entry, 1, 0) > 0;
+}
 
 int hoist__channel_fd(const struct hoist__channel *channel)
 {

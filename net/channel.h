@@ -67,6 +67,9 @@ int hoist__channel_connect(const struct hoist__address *to, const struct hoist__
 int hoist__channel_accept(int socket, const struct hoist__secret *secret,
 			  struct hoist__channel **ret);
 
+/* Has the other side closed the connection, or died?  Its last words may still be here. */
+bool hoist__channel_ended(const struct hoist__channel *channel);
+
 int hoist__channel_fd(const struct hoist__channel *channel);
 
 /* True while the caller must wait for POLLOUT, too. */

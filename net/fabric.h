@@ -65,6 +65,14 @@
  * hoist__fabric_close() first lets transfers come to their end, for 2 s.  UCX 1.22 crashes in the
  * same way with UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
  *
+ * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side
+ * connects then (tcp_ep.c, uct_tcp_ep_connect()).  The caller looks whether the peer lives, at once
+ * before hoist__fabric_connect(): a death in the microseconds between is not covered.  That one
+ * side connects first, and tells the other, would not help: it is the second side that aborts.  Nor
+ * does UCX_TCP_CONN_NB=y, which hoist sets for 1.16 and newer: UCX 1.13 then aborts in other
+ * places.  So, before 1.16, hoist__fabric_connect() blocks for minutes where a firewall swallows
+ * what goes to the peer's port.
+ *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _send(),
  * _disconnect() and _close(), and may call _send() but not _disconnect() or _close().
  */

@@ -153,12 +153,24 @@ int hoist__ucx_open(const char **ret_path)
 	return err;
 }
 
+/* UCX's tcp blocks in connect(), for two minutes if a firewall swallows what goes to the peer's
+ * port; the caller's heartbeats stop meanwhile.  UCX 1.13 does not bear the other way: it aborts if
+ * a peer dies early ("got REP message"). */
+static bool may_connect_without_blocking(void)
+{
+	unsigned major, minor, patch;
+	hoist__ucx.ucp_get_version(&major, &minor, &patch);
+	return (major > 1 || minor >= 16) && secure_getenv("UCX_TCP_CONN_NB") == NULL;
+}
+
 static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *transports)
 {
 	/* UCX's own heartbeats dereference a lane that is gone, in an endpoint that is being closed
 	 * (seen in 1.13 and 1.22; openucx/ucx#10926). */
 	hoist__ucs_status status =
 		hoist__ucx.ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
+	if (status == HOIST__UCS_OK && may_connect_without_blocking())
+		status = hoist__ucx.ucp_config_modify(config, "TCP_CONN_NB", "y");
 	if (status == HOIST__UCS_OK && transports != NULL)
 		status = hoist__ucx.ucp_config_modify(config, "TLS", transports);
 	return status;

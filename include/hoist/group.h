@@ -24,7 +24,9 @@
  *                                                      or none on some machines: hoist_group_open()
  *
  * Memory: each rank shares up to 16 MiB ("shm:"), or a quarter of its budget, 16 to 128 MiB
- * ("tcp:"), which its load's budget bounds beside the staging slots.  Ranks of one process each have
+ * ("tcp:"), which its load's budget bounds beside the staging slots.  Beside the budget, a rank of a
+ * "tcp:" group keeps what each other rank wants: 0.5 MiB for each TiB of the files, or up to 33 MiB if
+ * that rank wants a part of each cell of 2 MiB (columns).  Ranks of one process each have
  * a budget of their own: a rank that waits for bytes of another's would wait for the timeout.
  *
  * Groups of one machine ("shm:").  Bytes for all are put into memory that all share, by the rank that
@@ -45,7 +47,8 @@
  * broken one, cannot harm a rank's memory, but it can make the load fail or give wrong bytes.
  *
  * Groups of several machines ("tcp:").  HOST:PORT is the door: the first rank that can listen there
- * listens, and the others connect; so HOST is a name or an address of the machine of one of them.
+ * listens, and the others connect; so HOST is a name or an address of the machine of one of them.  If
+ * HOST has several addresses, the door is at each of them that its machine has.
  * NAME keeps groups apart that use one door by mistake.  "dir:FOLDER/NAME" needs no address: each rank
  * writes a file NAME.ID.member into the folder, which all must see (a shared file system), with the
  * addresses of its machine, and removes the file at the end.  A load begins once n_ranks have come, or,
@@ -54,7 +57,8 @@
  * before by itself, or asks the others for them if it has no files.  A rank that has all that it
  * wants stays until those that need its bytes have them.
  *
- * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  A rank that
+ * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  If a child of
+ * fork() outlives the rank, this takes 5 s, too: the child keeps the rank's connections open.  A rank that
  * is slow waits alone: after some seconds the others do not wait for it, and it reads by itself the
  * bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the network
  * has an XXH3-128) is asked no more.
@@ -140,8 +144,10 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *   name); -EBADMSG (a rank sent nonsense).
  * With "tcp:":
  *   -EINVAL (the group has other files; until the timeout, at the door is a group of another
- *   name);
+ *   name); -ENOSPC (128 ranks have come to the group, with those that have gone: the limit);
  *   -ECONNRESET (no rank that is left has bytes that this one needs; the text names the file);
+ *   -EIO (the same, and a rank that has the file could not read them: the text names the rank, and
+ *   says what failed there);
  *   -EACCES (the secret is not the group's).
  * With both: -EDQUOT (a budget below 16 MiB and two staging slots, or one of which others left no
  *   room for them within the timeout).

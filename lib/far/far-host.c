@@ -72,7 +72,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 					    hoist__far_fail_name(far, far->name, look->text));
 	memcpy(m.counts, far->beat_counts, sizeof m.counts);
 	(void)snprintf(m.text, sizeof m.text, "%s",
-		       far->door_fd >= 0 ? far->door_text : far->listen_at.text);
+		       far->is_door ? far->door_text : far->listen_at.text);
 	hoist__far_say(far, to, &m);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];

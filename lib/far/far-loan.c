@@ -227,7 +227,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 	    lend->n < hoist__shared_bytes(peer->memory) / HOIST__CELL_BYTES - 1)
 		board = (const struct hoist__far_board *)hoist__shared_address(peer->memory);
 	if (board == NULL || atomic_load(&board->editions[lend->n]) != lend->at) {
-		hoist__far_refused(far, peer, lend->ticket);
+		hoist__far_refused(far, peer, lend);
 		return;
 	}
 	slot->ticket = 0;
@@ -239,7 +239,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 		.ticket = lend->ticket,
 		.since = hoist__now_ns(),
 	};
-	hoist__swarm_received(far->swarm, (unsigned)(slot - far->slots), slot->loan.since);
+	hoist__swarm_received(far->swarm, (unsigned)(slot - far->slots), 0, slot->loan.since);
 	hoist__engine_wake(far->load->job.engine);
 }
 

@@ -14,35 +14,42 @@
 
 #define TRY_NS (UINT64_C(100) * 1000000)	  /* between two tries of the door */
 #define RETAKE_NS (UINT64_C(1) * HOIST__NS_PER_S) /* the same, once the group is there */
-#define AHEAD 4u	   /* cells that others begin while this member says READY */
-#define MOST_STRANGERS 32u /* accepted connections that have not said HELLO */
-#define MOST_TRIES 3u	   /* to greet a member that is known */
+#define AHEAD 4u      /* cells that others begin while this member says READY */
+#define MOST_TRIES 3u /* to greet a member that is known */
 
 /* --- sockets --- */
 
-/* Tries to be the door.  True: this member is.  If HOST has several addresses, the first one of
- * this machine's that is taken is the door of another: two members at two of them would not meet.
- */
+/* Tries to be the door.  True: this member is.  The first of HOST's addresses that are this
+ * machine's decides: if it is taken, another member is the door.  The door listens at the others,
+ * too: members may reach only some of them. */
 static bool take_door(struct hoist__far *far)
 {
-	int err = -EADDRNOTAVAIL;
-	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EADDRINUSE; i++)
-		err = hoist__address_listen(&far->door[i], &far->door_fd, NULL);
-	return err == 0;
+	int err = 0;
+	for (unsigned i = 0; i < far->n_doors && (far->is_door || err != -EADDRINUSE); i++) {
+		err = hoist__address_listen(&far->door[i], &far->door_fd[i], NULL);
+		far->is_door = far->is_door || err == 0;
+	}
+	return far->is_door;
 }
 
+/* Members of one machine need no port that others can reach.  The kernel connects from 127.0.0.1 to
+ * all of 127.0.0.0/8, and the others take this for the address.  [::] takes IPv4, too: the others
+ * come by the family by which this member reached the door. */
 int hoist__far_open(struct hoist__far *far)
 {
-	/* Members of one machine need no port that others can reach.  The kernel connects from
-	 * 127.0.0.1 to all of 127.0.0.0/8, and the others take this for the address. */
 	static const char *const anywhere[] = {"0.0.0.0:0", "[::]:0"};
 	static const char *const local[] = {"127.0.0.1:0", "[::1]:0"};
+	bool loopback = hoist__address_loopback(&far->door[0]);
 	bool v6 = far->door[0].socket.ss_family == AF_INET6;
-	struct hoist__address at;
-	int err = hoist__address_find(
-		(hoist__address_loopback(&far->door[0]) ? local : anywhere)[v6], true, &at, 1);
-	if (err >= 0)
-		err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
+	int err = -1;
+	for (unsigned i = 1; i < far->n_doors && !loopback; i++)
+		v6 = v6 || far->door[i].socket.ss_family == AF_INET6;
+	for (int family = v6; err < 0 && family >= 0; family--) {
+		struct hoist__address at;
+		err = hoist__address_find((loopback ? local : anywhere)[family], true, &at, 1);
+		if (err >= 0)
+			err = hoist__address_listen(&at, &far->listen_fd, &far->listen_at);
+	}
 	if (err >= 0 && far->folder_fd >= 0)
 		err = hoist__far_post(far);
 	else
@@ -60,29 +67,50 @@ static void close_listener(int fd)
 void hoist__far_close(struct hoist__far *far)
 {
 	hoist__far_unpost(far);
-	if (far->door_fd >= 0)
-		close_listener(far->door_fd);
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++) {
+		if (far->door_fd[i] >= 0)
+			close_listener(far->door_fd[i]);
+		far->door_fd[i] = -1;
+	}
 	if (far->listen_fd >= 0)
 		close_listener(far->listen_fd);
-	far->door_fd = far->listen_fd = -1;
+	far->listen_fd = -1;
+	far->is_door = false;
 }
 
-bool hoist__far_accepts(const struct hoist__far *far)
+bool hoist__far_accepts(const struct hoist__far *far, uint64_t now)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];
 		n += peer->channel != NULL && !peer->connector && !peer->has_hello;
 	}
-	return n < MOST_STRANGERS;
+	return n < HOIST__FAR_STRANGERS && now >= far->crowded_until;
+}
+
+/* Notes that a connection could not be made for want of descriptors or memory: the socket that
+ * listens stays readable, and the far thread would try without a pause. */
+static void note_crowded(struct hoist__far *far, int err)
+{
+	if (err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -ENOBUFS)
+		return;
+	far->crowded_until = hoist__now_ns() + HOIST__FAR_CROWDED_NS;
+	if (far->crowded[0] == '\0')
+		hoist__log(load, "group \"%s\": %s", far->name, hoist_error());
+	(void)snprintf(far->crowded, sizeof far->crowded, "; %.*s", (int)sizeof far->crowded - 3,
+		       hoist_error());
 }
 
 static void accept_all(struct hoist__far *far, int listening, uint64_t now)
 {
 	int fd;
-	while (listening >= 0 && hoist__far_accepts(far) &&
-	       hoist__address_accept(listening, &fd) == 0) {
+	while (listening >= 0 && hoist__far_accepts(far, now)) {
 		struct hoist__channel *channel;
+		int err = hoist__address_accept(listening, &fd);
+		if (err < 0) {
+			note_crowded(far, err);
+			return;
+		}
 		if (hoist__channel_accept(fd, &far->secret, &channel) < 0)
 			continue;
 		/* The user's own secret proves nothing on another machine. */
@@ -98,8 +126,11 @@ static bool connect_to(struct hoist__far *far, const struct hoist__address *at, 
 	struct hoist__channel *channel;
 	if (far->secret.local && !hoist__address_loopback(at))
 		return false;
-	if (hoist__channel_connect(at, &far->secret, &channel) < 0)
+	int err = hoist__channel_connect(at, &far->secret, &channel);
+	if (err < 0) {
+		note_crowded(far, err);
 		return false;
+	}
 	return hoist__far_peer_add(far, channel, true, now) != NULL;
 }
 
@@ -154,6 +185,14 @@ static bool has_peer(const struct hoist__far *far, uint64_t id)
 	return false;
 }
 
+unsigned hoist__far_n_gone(const struct hoist__far *far)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < far->n_known; i++)
+		n += far->known[i].gone && !has_peer(far, far->known[i].id);
+	return n;
+}
+
 /* Is a connection to one of the addresses on its way? */
 static bool is_connecting(const struct hoist__far *far, const struct hoist__address *at, unsigned n)
 {
@@ -170,7 +209,7 @@ static bool is_connecting(const struct hoist__far *far, const struct hoist__addr
 
 static void connect_known(struct hoist__far *far, uint64_t now)
 {
-	for (unsigned i = 0; i < far->n_known; i++) {
+	for (unsigned i = 0; i < far->n_known && now >= far->crowded_until; i++) {
 		struct hoist__far_known *known = &far->known[i];
 		if (known->gone || now < known->after || has_peer(far, known->id) ||
 		    is_connecting(far, known->at, known->n_at))
@@ -178,7 +217,8 @@ static void connect_known(struct hoist__far *far, uint64_t now)
 		/* It is not there any more. */
 		known->gone = known->tries == MOST_TRIES * known->n_at;
 		if (!known->gone)
-			(void)connect_to(far, &known->at[known->tries++ % known->n_at], now);
+			(void)connect_to(far, &known->at[known->tries % known->n_at], now);
+		known->tries += now >= far->crowded_until;
 	}
 }
 
@@ -187,7 +227,7 @@ static void look_for_door(struct hoist__far *far, uint64_t now)
 	bool knocking = is_connecting(far, far->door, far->n_doors);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) /* its roster is on its way */
 		knocking = knocking || (far->peers[i].channel != NULL && far->peers[i].connector);
-	if (far->door_fd >= 0 || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
+	if (far->is_door || now < far->door_at + (far->met_door ? RETAKE_NS : TRY_NS))
 		return;
 	far->door_at = now;
 	if (take_door(far)) {
@@ -270,9 +310,10 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 	const char *unmet = far->folder_fd >= 0 ? "a member that is named there does not answer"
 						: "nobody listens there";
 	if (far->n_ranks > n_came)
-		(void)snprintf(far->note, sizeof far->note, "%u of %u members came to %.100s%s%s",
-			       n_came, far->n_ranks, far->door_text, far->met_door ? "" : "; ",
-			       far->met_door ? "" : unmet);
+		(void)snprintf(far->note, sizeof far->note,
+			       "%u of %u members came to %.100s%s%s%.*s", n_came, far->n_ranks,
+			       far->door_text, far->met_door ? "" : "; ",
+			       far->met_door ? "" : unmet, HOIST__FAR_TEXT / 2, far->crowded);
 	else if (late && !far->met_door)
 		(void)snprintf(far->note, sizeof far->note, "%.100s: %s", far->door_text, unmet);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
@@ -284,7 +325,8 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 
 void hoist__far_meet(struct hoist__far *far, uint64_t now)
 {
-	accept_all(far, far->door_fd, now);
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++)
+		accept_all(far, far->door_fd[i], now);
 	accept_all(far, far->listen_fd, now);
 	if (far->folder_fd >= 0)
 		hoist__far_look_in_folder(far, now);

@@ -58,6 +58,12 @@ static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t c
 	return (struct hoist__far_digest){.low = hash.low64, .high = hash.high64};
 }
 
+/* The time that a whole cell takes, if @n_blocks of it took @ns. */
+static uint64_t cell_ns(uint64_t ns, size_t n_blocks)
+{
+	return ns * HOIST__CELL_BLOCKS / n_blocks;
+}
+
 /* --- taking --- */
 
 struct hoist__far_slot *hoist__far_slot_of_ticket(struct hoist__far *far, uint64_t ticket)
@@ -92,6 +98,7 @@ static void *place(void *context, uint64_t ticket, uint32_t offset, size_t bytes
 	unsigned n = (unsigned)((bytes + HOIST__BLOCK_BYTES - 1) / HOIST__BLOCK_BYTES);
 	if (fits && take_blocks(slot, first, first + n) &&
 	    hoist__far_populate(far, (unsigned)(slot - far->slots)) == 0) {
+		slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 		slot->n_placed++;
 		at = slot->job.slot + offset;
 	}
@@ -137,10 +144,13 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 	}
 	slot->has_digest = right;
 	hoist__far_say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
+	uint64_t now = hoist__now_ns();
 	if (right)
-		hoist__swarm_received(far->swarm, index, hoist__now_ns());
+		hoist__swarm_received(far->swarm, index,
+				      cell_ns(now - slot->since, hoist__blocks_count(slot->blocks)),
+				      now);
 	else
-		hoist__swarm_refused(far->swarm, index, !slot->failed, hoist__now_ns());
+		hoist__swarm_refused(far->swarm, index, !slot->failed, now);
 	if (right)
 		hoist__engine_wake(far->load->job.engine);
 }
@@ -165,15 +175,18 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
 		return;
 	slot->offered = true;
+	slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 	slot->digest = offer->digest;
 	end_ask(far, slot);
 }
 
-void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t ticket)
+void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
+			const struct hoist__far_message *refuse)
 {
-	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, ticket);
+	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, refuse->ticket);
 	if (slot == NULL || slot->peer != peer->number)
 		return;
+	hoist__far_note_refusal(far, peer, refuse);
 	slot->failed = slot->offered = true;
 	end_ask(far, slot);
 }
@@ -185,8 +198,8 @@ static void end_send(struct hoist__far *far, struct hoist__far_send *send)
 {
 	if (!send->busy || send->n_open > 0 || !send->took)
 		return;
-	uint64_t ns = (hoist__now_ns() - send->since) * HOIST__CELL_BLOCKS / send->n_blocks;
-	hoist__swarm_sent(far->swarm, send->slot, send->number, ns);
+	hoist__swarm_sent(far->swarm, send->slot, send->number,
+			  cell_ns(hoist__now_ns() - send->since, send->n_blocks));
 	send->busy = false;
 }
 
@@ -196,6 +209,7 @@ static void sent(void *context, void *owner, int err)
 	struct hoist__far_send *send = owner;
 	pthread_mutex_lock(&far->lock);
 	send->n_open--;
+	send->out_at = send->n_open == 0 ? hoist__now_ns() : 0;
 	send->took = send->took || err < 0;
 	end_send(far, send);
 	pthread_mutex_unlock(&far->lock);
@@ -233,6 +247,29 @@ bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far
 		if (far->sends[i].busy && (peer == NULL || far->sends[i].peer == peer))
 			return true;
 	return hoist__far_is_lending(far, peer);
+}
+
+bool hoist__far_keeps_send(struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t now)
+{
+	bool keeps = false;
+	pthread_mutex_lock(&far->lock);
+	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++) {
+		const struct hoist__far_send *send = &far->sends[i];
+		uint64_t since = send->n_open > 0 ? send->since : send->out_at;
+		keeps = keeps || (send->busy && send->peer == peer &&
+				  now > since + hoist__swarm_send_patience(far->swarm, send->number,
+									   send->n_open > 0));
+	}
+	pthread_mutex_unlock(&far->lock);
+	return keeps;
+}
+
+void hoist__far_excuse_takers(struct hoist__far *far, uint64_t gap)
+{
+	for (unsigned i = 0; i < HOIST__SWARM_SENDS; i++) {
+		far->sends[i].since += gap;
+		far->sends[i].out_at += far->sends[i].out_at > 0 ? gap : 0;
+	}
 }
 
 bool hoist__far_is_taking(struct hoist__far *far)
@@ -322,6 +359,7 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 	slot->ticket =
 		(random | HOIST__SWARM_SLOTS) / HOIST__SWARM_SLOTS * HOIST__SWARM_SLOTS + act->slot;
 	slot->peer = act->member;
+	slot->since = 0;
 	slot->leaving = slot->failed = slot->offered = slot->has_digest = false;
 	pthread_mutex_unlock(&far->lock);
 	struct hoist__far_message ask = {
@@ -348,20 +386,6 @@ static void do_withdraw(struct hoist__far *far, const struct hoist__swarm_act *a
 		hoist__far_say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
 }
 
-static void do_read(struct hoist__far *far, const struct hoist__swarm_act *act)
-{
-	struct hoist__far_slot *slot = &far->slots[act->slot];
-	hoist__far_give_back(far, act->slot);
-	hoist__far_refill(far, act->slot);
-	pthread_mutex_lock(&far->lock);
-	slot->job.cell = act->cell;
-	memcpy(slot->blocks, act->blocks, sizeof slot->blocks);
-	slot->has_digest = false;
-	far->queue[far->n_queue++] = act->slot;
-	pthread_mutex_unlock(&far->lock);
-	hoist__cell_reader_wake(&far->reader);
-}
-
 static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now)
 {
 	struct hoist__far_peer *about = hoist__far_peer_of(far, act->member);
@@ -381,25 +405,10 @@ static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, 
 			hoist__far_say(far, &far->peers[i], &m);
 }
 
-/* Fails the load, as nobody has the cell: with the failure of this member's own reading, if there
- * was one. */
-static void do_lose(struct hoist__far *far, size_t cell)
-{
-	size_t file = hoist__cells_file(&far->cells, cell);
-	const char *path = far->load->checkpoint->files[file].file->path;
-	uint64_t at = (cell - far->cells.first[file]) * HOIST__CELL_BYTES;
-	if (far->read_err < 0)
-		hoist__far_fail(far, hoist__fail_again(far->read_err, &far->read_failure));
-	else
-		hoist__far_fail(far, hoist__fail(-ECONNRESET,
-						 "no member of the group \"%s\" that is left has "
-						 "%s, which is needed from byte %llu on",
-						 far->name, path, (unsigned long long)at));
-}
-
 uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 {
 	struct hoist__swarm_act act;
+	struct hoist__far_message m;
 	for (;;) {
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_next(far->swarm, now, &act);
@@ -409,7 +418,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			hoist__far_look_at_loans(far, now);
 			return act.wake_ns;
 		case HOIST__SWARM_READ:
-			do_read(far, &act);
+			hoist__far_read(far, &act);
 			break;
 		case HOIST__SWARM_ASK:
 			do_ask(far, &act);
@@ -421,7 +430,8 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 				do_send(far, &act, now);
 			break;
 		case HOIST__SWARM_REFUSE:
-			hoist__far_say_ticket(far, act.member, HOIST__FAR_REFUSE, act.ticket);
+			m = hoist__far_refusal(far, &act);
+			say_to(far, act.member, &m);
 			break;
 		case HOIST__SWARM_WITHDRAW:
 			do_withdraw(far, &act);
@@ -430,60 +440,8 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 			do_warn(far, &act, now);
 			break;
 		case HOIST__SWARM_LOST:
-			do_lose(far, act.cell);
+			hoist__far_lose(far, act.cell);
 			return UINT64_MAX;
 		}
 	}
 }
-
-/* --- the reading thread's --- */
-
-static unsigned slot_of_job(const struct hoist__far *far, struct hoist__cell_job *job)
-{
-	return (unsigned)(HOIST__CONTAINER_OF(job, struct hoist__far_slot, job) - far->slots);
-}
-
-static struct hoist__cell_job *next_job(void *context)
-{
-	struct hoist__far *far = context;
-	struct hoist__cell_job *job = NULL;
-	pthread_mutex_lock(&far->lock);
-	if (far->n_queue > 0) {
-		job = &far->slots[far->queue[0]].job;
-		far->n_queue--;
-		memmove(&far->queue[0], &far->queue[1], far->n_queue * sizeof far->queue[0]);
-	}
-	pthread_mutex_unlock(&far->lock);
-	int err = job != NULL ? hoist__far_populate(far, slot_of_job(far, job)) : 0;
-	if (err < 0) {
-		hoist__far_fail(far, err);
-		job = NULL;
-	}
-	return job;
-}
-
-static void job_done(void *context, struct hoist__cell_job *job, int err)
-{
-	struct hoist__far *far = context;
-	pthread_mutex_lock(&far->lock);
-	if (err < 0 && far->read_err == 0) {
-		far->read_err = err;
-		hoist__failure_keep(&far->read_failure);
-	}
-	hoist__swarm_read(far->swarm, slot_of_job(far, job), err < 0, hoist__now_ns());
-	pthread_mutex_unlock(&far->lock);
-	hoist__far_ring(far);
-	if (err == 0)
-		hoist__engine_wake(far->load->job.engine);
-}
-
-static void reader_failed(void *context, int err)
-{
-	hoist__far_fail(context, err);
-}
-
-const struct hoist__cell_reader_ops hoist__far_reader_ops = {
-	.next = next_job,
-	.done = job_done,
-	.failed = reader_failed,
-};

@@ -68,7 +68,9 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 	far->source.ops = &hoist__far_ops;
 	far->n_ranks = group->n_ranks;
 	far->reads = true;
-	far->door_fd = far->listen_fd = far->folder_fd = far->bell = far->shared_fd = -1;
+	far->listen_fd = far->folder_fd = far->bell = far->shared_fd = -1;
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++)
+		far->door_fd[i] = -1;
 	far->timeout_ns = group->timeout_ns < MOST_TIMEOUT_NS ? group->timeout_ns : MOST_TIMEOUT_NS;
 	far->report.note = far->note;
 	pthread_mutex_init(&far->lock, NULL);

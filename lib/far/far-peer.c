@@ -140,6 +140,15 @@ static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
 	peer->beat_at = far->beat_at;
 }
 
+/* Numbers of members are not used again: those that have gone keep their turns (swarm.h). */
+static int fail_full(const struct hoist__far *far)
+{
+	return hoist__fail(-ENOSPC,
+			   "the group \"%.63s\" has had %u members, with those that have gone, "
+			   "and takes no more; begin a new group once it has ended",
+			   far->name, HOIST__SWARM_MEMBERS);
+}
+
 /* Makes a peer that is ready, as this member is, a member of the swarm. */
 static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
@@ -155,6 +164,8 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 		if (err < 0)
 			hoist__swarm_wants_fini(&wants);
 	}
+	if (err == -ENOSPC)
+		(void)hoist__far_send_away(far, peer, fail_full(far));
 	peer->broken = peer->broken || err < 0;
 	peer->joined = err >= 0;
 	if (peer->joined) {
@@ -202,7 +213,8 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 		hoist__far_peer_drop(far, peer, "the connection has failed", now);
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
-	else if (hoist__far_keeps_loan(far, peer, now)) {
+	else if (far->ready &&
+		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_loan(far, peer, now))) {
 		(void)snprintf(far->note, sizeof far->note,
 			       "the member at %s was left out: it does not take what it asks for",
 			       peer->at.text);
@@ -229,13 +241,18 @@ int hoist__far_fail_name(const struct hoist__far *far, const char *there, const 
 		far->door_text, there, wanted);
 }
 
+static bool sends_away(int err)
+{
+	return err == -EINVAL || err == -EADDRINUSE || err == -ENOSPC;
+}
+
 /* The other side sends this member away.  A group of another name may leave the door before
  * the timeout, as groups do that load one after the other. */
 static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
 	if (!peer->connector || far->state != HOIST__FAR_MEETING)
 		return;
-	if (err == -EINVAL)
+	if (err == -EINVAL || err == -ENOSPC)
 		hoist__far_fail(far, err);
 	if (err == -EADDRINUSE)
 		hoist__failure_keep(&far->other_group);
@@ -244,11 +261,14 @@ static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *p
 static int check_hello(const struct hoist__far *far, const struct hoist__far_peer *peer,
 		       const struct hoist__far_message *m)
 {
+	unsigned n = 1 + hoist__far_n_gone(far); /* members that are or were there */
 	if (peer->has_hello || peer->visits || m->id == far->id)
 		return hoist__fail(-EBADMSG, "a second greeting");
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		n += far->peers[i].has_hello;
 		if (far->peers[i].channel != NULL && far->peers[i].id == m->id)
 			return hoist__fail(-EEXIST, "a second connection of one member");
+	}
 	if (strcmp(m->text, far->name) != 0)
 		return peer->connector ? hoist__far_fail_name(far, m->text, far->name)
 				       : hoist__far_fail_name(far, far->name, m->text);
@@ -258,7 +278,7 @@ static int check_hello(const struct hoist__far *far, const struct hoist__far_pee
 				   "a member of the group \"%.63s\" has other files: all members "
 				   "must see the same checkpoint, byte for byte",
 				   far->name);
-	return 0;
+	return n < HOIST__SWARM_MEMBERS ? 0 : fail_full(far);
 }
 
 static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
@@ -266,9 +286,11 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 {
 	int err = check_hello(far, peer, m);
 	if (err < 0)
-		return err == -EINVAL || err == -EADDRINUSE ? hoist__far_send_away(far, peer, err)
-							    : err;
+		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
+	/* UCX does not bear that one connects to the dead (net/fabric.h). */
+	if (err == 0 && hoist__channel_ended(peer->channel))
+		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
 	if (err == 0)
 		err = hoist__fabric_connect(far->fabric, m->bytes, m->n_bytes, peer, &peer->bulk);
 	if (err < 0)
@@ -342,7 +364,7 @@ static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
 		hoist__far_borrow(far, peer, m);
 		return 0;
 	case HOIST__FAR_REFUSE:
-		hoist__far_refused(far, peer, m->ticket);
+		hoist__far_refused(far, peer, m);
 		return 0;
 	case HOIST__FAR_OFFER:
 		hoist__far_offered(far, peer, m);
@@ -375,8 +397,7 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 		    const struct hoist__far_message *m, uint64_t now)
 {
 	if (m->err < 0) {
-		bool refuses = m->err == -EINVAL || m->err == -EADDRINUSE;
-		int err = hoist__fail(refuses ? m->err : -ECONNRESET, "%s", m->text);
+		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s", m->text);
 		keep_refusal(far, peer, err);
 		return err;
 	}
@@ -454,9 +475,10 @@ void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, 
 			err = hear(far, peer, &message, now);
 	}
 	/* A member that ends, or runs out of memory, while it greets looks like one that refuses
-	 * the secret: the door is asked once more. */
+	 * the secret.  Each may do so once. */
+	unsigned n_others = (far->folder_fd < 0 ? far->n_doors : 0) + far->n_known;
 	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING &&
-	    ++far->n_denied > 1)
+	    ++far->n_denied > n_others)
 		hoist__far_fail(far, err);
 	if (err < 0)
 		hoist__far_peer_drop(far, peer, hoist_error(), now);

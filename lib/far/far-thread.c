@@ -70,14 +70,15 @@ static void look_at_peers(struct hoist__far *far, uint64_t now)
 /* Waits until @wake, or until there is something to see. */
 static void wait(struct hoist__far *far, uint64_t wake)
 {
-	struct pollfd fds[4 + HOIST__FAR_PEERS];
+	struct pollfd fds[3 + HOIST__FAR_DOORS + HOIST__FAR_PEERS];
 	unsigned which[HOIST__FAR_PEERS];
 	unsigned n = 0;
 	uint64_t rings;
 	uint64_t now = hoist__now_ns();
 	fds[n++] = (struct pollfd){.fd = far->bell, .events = POLLIN};
-	bool accepts = hoist__far_accepts(far);
-	fds[n++] = (struct pollfd){.fd = accepts ? far->door_fd : -1, .events = POLLIN};
+	bool accepts = hoist__far_accepts(far, now);
+	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++)
+		fds[n++] = (struct pollfd){.fd = accepts ? far->door_fd[i] : -1, .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = accepts ? far->listen_fd : -1, .events = POLLIN};
 	int fabric = far->fabric != NULL ? hoist__fabric_fd(far->fabric) : -1;
 	fds[n++] = (struct pollfd){.fd = fabric, .events = POLLIN};
@@ -159,6 +160,7 @@ static void excuse_silence(struct hoist__far *far, uint64_t gap, uint64_t now)
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
 		far->peers[i].heard_at += gap;
 	hoist__far_excuse_borrowers(far, gap);
+	hoist__far_excuse_takers(far, gap);
 	if (!far->ready)
 		return;
 	pthread_mutex_lock(&far->lock);

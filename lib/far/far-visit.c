@@ -34,6 +34,7 @@ struct visit {
 	struct hoist__far_message end;		 /* TOUR_END, once it has come */
 	struct hoist__address hosts[MOST_HOSTS]; /* members that may have the files */
 	unsigned n_hosts;
+	unsigned n_denied; /* times that a member seemed to refuse the secret */
 };
 
 /* --- the folder --- */
@@ -193,6 +194,18 @@ static bool may_pass(int err)
 	       err == -ETIMEDOUT || err == -EAGAIN;
 }
 
+/* Visits a member, and lets another one be tried.  Returns: 1, all was shown; -ENODATA and the
+ * like; the last failure. */
+static int try_one(struct visit *visit, const struct hoist__address *at, uint64_t end)
+{
+	int err = visit_one(visit, at, end);
+	/* A member that ends while it greets looks like one that refuses the secret.  Each may do
+	 * so once. */
+	if (err == -EACCES && ++visit->n_denied <= visit->far->n_doors + visit->n_hosts)
+		return -EAGAIN;
+	return err;
+}
+
 /* Visits members until one has shown all.  Returns: 0; the last failure. */
 static int visit_all(struct visit *visit)
 {
@@ -202,9 +215,9 @@ static int visit_all(struct visit *visit)
 		int err = hoist__fail(-ENODATA, "no member is there");
 		hoist__far_find_doors(far);
 		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(err); i++)
-			err = visit_one(visit, &far->door[i], end);
+			err = try_one(visit, &far->door[i], end);
 		while (visit->n_hosts > 0 && err != 1 && may_pass(err))
-			err = visit_one(visit, &visit->hosts[--visit->n_hosts], end);
+			err = try_one(visit, &visit->hosts[--visit->n_hosts], end);
 		if (err == 1)
 			return 0;
 		if (!may_pass(err))

@@ -243,6 +243,12 @@ static void ticket(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->ticket, 8);
 }
 
+static void refuse(struct cursor *c, struct hoist__far_message *m)
+{
+	field(c, &m->ticket, 8);
+	text(c, m->text);
+}
+
 static void warn(struct cursor *c, struct hoist__far_message *m)
 {
 	field(c, &m->id, 8);
@@ -274,7 +280,7 @@ static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m)
 	[HOIST__FAR_BEAT] = beat,
 	[HOIST__FAR_ASK] = ask,
 	[HOIST__FAR_UNASK] = ticket,
-	[HOIST__FAR_REFUSE] = ticket,
+	[HOIST__FAR_REFUSE] = refuse,
 	[HOIST__FAR_OFFER] = offer,
 	[HOIST__FAR_LEND] = lend,
 	[HOIST__FAR_TOOK] = ticket,

@@ -75,7 +75,8 @@ struct hoist__far_message {
 	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */
 	struct hoist__far_digest digest;    /* OFFER: of the blocks */
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
-				       * address; BYE: why; FILE, TOUR_END: a file's name */
+				       * address; BYE: why; REFUSE: why, if a reading failed; FILE,
+				       * TOUR_END: a file's name */
 	const unsigned char *bytes;   /* HELLO: the fabric's address; WANTS, SOME, BYTES: in the
 				       * frame */
 	size_t n_bytes;

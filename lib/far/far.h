@@ -9,6 +9,7 @@
  *   far-peer.c     the other members: channels, messages, life and death
  *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
  *   far-loan.c     slots that members of one machine lend each other (far-loan.h)
+ *   far-read.c     cells from storage, and readings that fail
  *   far-thread.c   the thread that does all of this
  *   far-host.c     answers to visitors
  *   far-tour.c     shows a visitor the files (far-tour.h)
@@ -22,15 +23,18 @@
  * member.  Bytes come to these slots from storage or from another member.  A member that has lost
  * all others is a group of one, and goes on.
  *
- * Meeting: a group has a door, "host:port".  The first member that can listen there is the door.
- * The others connect to the door, and learn the addresses of those that are there already.  If the
- * door leaves, a member on its machine opens the door again.  Or the group has a folder that all
- * see, in which each member posts its addresses: each is a door then.  Each pair of members has one
- * channel, which the member that came later makes:
+ * Meeting: a group has a door, "host:port".  The first member that can listen there is the door, at
+ * each of HOST's addresses: of IPv4, of IPv6, of several networks.  The others connect to the door,
+ * and learn the addresses of those that are there already.  If the door leaves, a member on its
+ * machine opens the door again.  Or the group has a folder that all see, in which each member posts
+ * its addresses: each is a door then.  Each pair of members has one channel, which the member that
+ * came later makes:
  *
- *     both       HELLO name, id, identity, cells, has the files, port, place of its slots, address
- * of the fabric acceptor   ROSTER for each member that is or was there, ROSTER_END both WANTS, SOME
- * (swarm-wants.h), and BEAT from now on both       READY first cell: the member has chosen its pace
+ *     both       HELLO name, id, identity, cells, has the files, port, place of its slots
+ *                (neighbour.h), address of the fabric
+ *     acceptor   ROSTER for each member that is or was there, ROSTER_END
+ *     both       WANTS, SOME (swarm-wants.h), and BEAT from now on
+ *     both       READY first cell: the member has chosen its pace
  *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
  *
@@ -38,7 +42,8 @@
  * n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It begins once all others
  * are ready.  After the group's timeout a member does both, also if members are missing.  A member
  * that finds others which have begun is late (swarm.h).  A door of another group, and a member with
- * other files, send the member away: BYE with an error.
+ * other files, send the member away: BYE with an error.  So does a member that has had as many
+ * others as a swarm has numbers.
  *
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
@@ -47,9 +52,10 @@
  *
  * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
  * giver says OFFER ticket, XXH3-128 of the blocks, in the channel, and sends the blocks through the
- * fabric under the ticket; or it says REFUSE.  The taker takes each block of the ask once, and
- * compares the digest.  Only then is the slot HERE.  The taker says TOOK, right or wrong, or UNASK
- * if it waits no longer: the giver keeps its slot until then.
+ * fabric under the ticket; or it says REFUSE, and why, if its reading failed.  The taker takes each
+ * block of the ask once, and compares the digest.  Only then is the slot HERE.  The taker says
+ * TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot until then, and
+ * drops a taker that says neither (hoist__swarm_send_patience()).
  *
  * Loans: members of one machine copy from each other's slots (far-loan.h).
  *
@@ -98,15 +104,20 @@
 #define HOIST__FAR_GATHER_NS (UINT64_C(1000) * 1000000)
 /* A visitor may be silent for so much longer than a member, while files are shown. */
 #define HOIST__FAR_TOUR_NS (UINT64_C(60) * 1000000000)
+/* How long a member that lacks descriptors or memory accepts and makes no connection: those that
+ * connect wait in the kernel's queue. */
+#define HOIST__FAR_CROWDED_NS (UINT64_C(250) * 1000000)
 /* Bytes of wants and files that wait in a channel to go out. */
 #define HOIST__FAR_TELL_BYTES ((size_t)1 << 20)
-#define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1)
+/* Accepted connections that have not said HELLO. */
+#define HOIST__FAR_STRANGERS 32u
+#define HOIST__FAR_PEERS (HOIST__SWARM_MEMBERS - 1 + HOIST__FAR_STRANGERS)
 /* Members that are or were there: more have come and gone then than a swarm can have. */
 #define HOIST__FAR_MOST_KNOWN ((size_t)4 * HOIST__SWARM_MEMBERS)
 #define HOIST__FAR_SCHEME "tcp://"
 #define HOIST__FAR_FOLDER_SCHEME "dir:"
 #define HOIST__FAR_PLACES 4u /* addresses of one member */
-#define HOIST__FAR_DOORS 16u
+#define HOIST__FAR_DOORS 16u /* addresses of HOST that are looked at */
 /* Members that the door's roster does not have came later, and connect themselves: two connections
  * that cross would both be refused. */
 #define HOIST__FAR_CROSS_NS (UINT64_C(2) * 1000000000)
@@ -163,6 +174,7 @@ struct hoist__far_slot {
 	uint64_t got[HOIST__CELL_WORDS];    /* of the ask: that have a place, or are there */
 	uint64_t ticket;		    /* 0: none */
 	unsigned peer;			    /* the giver's number */
+	uint64_t since;			    /* its bytes came; 0: none yet */
 	unsigned n_placed;		    /* pieces on their way into the slot */
 	bool leaving;			    /* the swarm waits for the last of these */
 	bool failed;			    /* a piece did not come whole */
@@ -186,6 +198,7 @@ struct hoist__far_send {
 	unsigned n_open; /* pieces in the fabric, and one while they are made */
 	size_t n_blocks;
 	uint64_t since;
+	uint64_t out_at; /* the last piece left the fabric; 0: not yet */
 };
 
 enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
@@ -225,11 +238,14 @@ struct hoist__far {
 	struct hoist__far_peer *peers; /* HOIST__FAR_PEERS */
 	struct hoist__far_known *known;
 	unsigned n_known;
-	int door_fd; /* -1: this member is not the door */
+	int door_fd[HOIST__FAR_DOORS]; /* at those of HOST's addresses that are this machine's */
+	bool is_door;
 	int listen_fd;
 	struct hoist__address listen_at;
-	bool met_door;	   /* this member is the door, or has the roster of one that was there */
-	unsigned n_denied; /* times that another member seemed to refuse the secret */
+	bool met_door; /* this member is the door, or has the roster of one that was there */
+	uint64_t crowded_until;
+	char crowded[HOIST__FAR_TEXT]; /* why; "" */
+	unsigned n_denied;	       /* times that another member seemed to refuse the secret */
 	bool ready;
 	size_t first_cell;
 	uint64_t met_at; /* a member has come or gone last */
@@ -257,7 +273,7 @@ struct hoist__far {
 	struct hoist__failure failure;
 	struct hoist__failure other_group; /* is at the door; no text: none is */
 	hoist_group_report report;	   /* once the load has ended */
-	char note[HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
+	char note[2 * HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
 	struct hoist__swarm *swarm;
 	struct hoist__far_slot *slots;	    /* n_slots */
 	unsigned queue[HOIST__SWARM_SLOTS]; /* slots to be read */
@@ -265,7 +281,9 @@ struct hoist__far {
 	struct hoist__cell_reader reader;
 	int read_err; /* the first reading of this member's that failed */
 	struct hoist__failure read_failure;
-	_Atomic bool whole; /* the load has all that it wants */
+	struct hoist__failure refusal; /* the last reading that failed at another member; no text:
+					* none did */
+	_Atomic bool whole;	       /* the load has all that it wants */
 };
 
 static inline struct hoist__far *hoist__far_of(struct hoist__load_source *source)
@@ -329,7 +347,7 @@ int hoist__far_open(struct hoist__far *far);
 void hoist__far_meet(struct hoist__far *far, uint64_t now);
 
 /* Is there room for one more that connects?  Until then, others wait in the kernel's queue. */
-bool hoist__far_accepts(const struct hoist__far *far);
+bool hoist__far_accepts(const struct hoist__far *far, uint64_t now);
 
 /* Learns of a member that is or was there. */
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);
@@ -342,6 +360,9 @@ bool hoist__far_is_address(const char *text);
 
 /* Notes the id and the pace of a member that has left: its turns count. */
 void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
+
+/* Members that were there. */
+unsigned hoist__far_n_gone(const struct hoist__far *far);
 void hoist__far_close(struct hoist__far *far);
 
 /* --- far-folder.c --- */
@@ -416,7 +437,7 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now);
 void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
 			const struct hoist__far_message *offer);
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
-			uint64_t ticket);
+			const struct hoist__far_message *refuse);
 
 /* A message that has nothing but a ticket, to a member of the swarm, unless the member has left. */
 void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
@@ -440,11 +461,36 @@ void hoist__far_took(struct hoist__far *far, uint64_t ticket);
 /* Are sends on their way to the peer; to any, with NULL? */
 bool hoist__far_is_sending(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
+/* Does the peer keep one of this member's sends for too long?  It breaks the rules, as it would say
+ * UNASK. */
+bool hoist__far_keeps_send(struct hoist__far *far, const struct hoist__far_peer *peer,
+			   uint64_t now);
+
+/* The process did not run for @gap: the takers' time was as long. */
+void hoist__far_excuse_takers(struct hoist__far *far, uint64_t gap);
+
 /* The peer has left: its sends wait for no TOOK. */
 void hoist__far_forget_sends(struct hoist__far *far, struct hoist__far_peer *peer);
 
 /* Are bytes on their way into slots? */
 bool hoist__far_is_taking(struct hoist__far *far);
+
+/* --- far-read.c: the far thread's --- */
+
+/* The swarm's READ. */
+void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act);
+
+/* The message for the swarm's REFUSE. */
+struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
+					     const struct hoist__swarm_act *act);
+
+/* Notes why another member refused. */
+void hoist__far_note_refusal(struct hoist__far *far, const struct hoist__far_peer *peer,
+			     const struct hoist__far_message *refuse);
+
+/* The swarm's LOST: fails the load with the failure of this member's own reading, or with that of
+ * another's, if there was one. */
+void hoist__far_lose(struct hoist__far *far, size_t cell);
 
 extern const struct hoist__cell_reader_ops hoist__far_reader_ops;
 

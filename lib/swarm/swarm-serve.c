@@ -5,6 +5,11 @@
 
 #include "lib/swarm/swarm-view.h"
 
+/* A member of a chain is so much more patient with the next one for each that is behind that one:
+ * of those that wait for a slow member, the one before it is to say so. */
+#define BEHIND_NS (HOIST__SWARM_PATIENCE_NS / 8)
+#define MOST_BEHIND 4u
+
 /* --- the way of a slot's cell --- */
 
 static unsigned place_of(const struct hoist__swarm_way *way, unsigned member)
@@ -24,6 +29,7 @@ void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swar
 	slot->place = way->apart && place != HOIST__SWARM_NOBODY ? 0 : place;
 	slot->depth = 0;
 	slot->view = s->view;
+	slot->n_behind = 0;
 	if (way->apart || place == HOIST__SWARM_NOBODY)
 		return;
 	for (unsigned i = place; i > 0; i = way->before[i])
@@ -31,6 +37,8 @@ void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swar
 	for (unsigned i = place + 1; i < way->n; i++)
 		if (way->before[i] == place)
 			hoist__member_set_add(&slot->expect, way->members[i]);
+		else if (!way->star && slot->n_behind < MOST_BEHIND)
+			slot->n_behind++;
 }
 
 void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm_slot *slot,
@@ -68,16 +76,21 @@ static bool will_have(const struct hoist__swarm *s, size_t cell, uint64_t now)
 	return way.has_reader && way.members[0] == 0;
 }
 
+static bool is_unreadable(const struct hoist__swarm *s, size_t cell)
+{
+	return (s->marks[cell] & HOIST__CELL_UNREADABLE) != 0;
+}
+
 static enum fate fate_of(struct hoist__swarm *s, const struct hoist__swarm_ask *ask, uint64_t now)
 {
 	const struct hoist__swarm_slot *slot = hoist__swarm_slot_at(s, ask->cell);
-	bool resort = ask->last_resort && s->options.reads;
+	bool resort = ask->last_resort && hoist__swarm_can_read(s, ask->cell);
+	if (is_unreadable(s, ask->cell) && (slot == NULL || slot->state != HOIST__SLOT_HERE))
+		return REFUSED;
 	if (slot == NULL)
 		return resort || will_have(s, ask->cell, now) ? WAITS : REFUSED;
 	if (slot->state == HOIST__SLOT_CHOSEN)
 		return WAITS;
-	if (slot->failed && slot->state != HOIST__SLOT_HERE)
-		return REFUSED;
 	if (!hoist__blocks_within(ask->blocks, slot->blocks))
 		return resort ? WAITS : REFUSED;
 	return slot->state == HOIST__SLOT_HERE ? SENDABLE : WAITS;
@@ -113,10 +126,12 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 			const struct hoist__swarm_ask *ask = &member->asks[i];
 			enum fate fate = fate_of(s, ask, now);
 			if (fate == REFUSED) {
-				*ret = (struct hoist__swarm_act){.deed = HOIST__SWARM_REFUSE,
-								 .member = m,
-								 .cell = ask->cell,
-								 .ticket = ask->ticket};
+				*ret = (struct hoist__swarm_act){
+					.deed = HOIST__SWARM_REFUSE,
+					.member = m,
+					.cell = ask->cell,
+					.ticket = ask->ticket,
+					.unreadable = is_unreadable(s, ask->cell)};
 				hoist__swarm_drop_ask(member, i);
 				return true;
 			}
@@ -139,15 +154,26 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 
 /* --- slots that become free --- */
 
-/* Notes that members were waited for long enough, if another cell waits for the slot. */
-static void lose_patience(struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
-			  uint64_t now)
+/* Is the cell farther on in the member's pace than the member can have begun?  A machine whose
+ * members lend each other their cells reads far ahead of the others. */
+static bool is_far_behind(const struct hoist__swarm *s, unsigned m, size_t cell)
 {
-	if ((s->n_free > 0 && s->next < s->options.n_cells) ||
-	    now <= slot->since + HOIST__SWARM_PATIENCE_NS)
+	return hoist__swarm_step_of(s, m, cell) >= s->members[m].done + s->options.n_slots;
+}
+
+/* Notes that members were waited for long enough, if another cell waits for the slot.  Waiting
+ * begins when the last of them is near the cell. */
+static void lose_patience(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
+{
+	for (unsigned m = 1; s->shares && m < HOIST__SWARM_MEMBERS; m++)
+		if (is_expected(s, slot, m, now) && is_far_behind(s, m, slot->cell))
+			slot->since = now;
+	if (now <= slot->since + HOIST__SWARM_PATIENCE_NS ||
+	    (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells))
 		return;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
-		if (is_expected(s, slot, m, now) && now > slot->since + hoist__swarm_patience(s, m))
+		if (is_expected(s, slot, m, now) &&
+		    now > slot->since + hoist__swarm_patience(s, m) + slot->n_behind * BEHIND_NS)
 			s->members[m].warn_slow = true;
 }
 

@@ -259,17 +259,30 @@ void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist
 
 /* --- patience --- */
 
+unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm)
+{
+	for (unsigned m = 1; swarm->options.reads && m < HOIST__SWARM_MEMBERS; m++)
+		if (swarm->members[m].here && !swarm->members[m].reads)
+			return swarm->options.n_slots / HOIST__SWARM_GUESTS;
+	return 0;
+}
+
+static uint64_t quicker(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member)
 {
+	const struct hoist__swarm_member *judged = &swarm->members[member];
 	uint64_t quickest = 0;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
-		uint64_t ns = swarm->members[m].here && m != member ? swarm->members[m].send_ns : 0;
-		if (ns != 0 && (quickest == 0 || ns < quickest))
-			quickest = ns;
-	}
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+		if (swarm->members[m].here && m != member)
+			quickest = quicker(quickest, quicker(swarm->members[m].send_ns,
+							     swarm->members[m].take_ns));
 	if (quickest == 0)
-		quickest = swarm->members[member].send_ns;
-	return HOIST__SWARM_PATIENCE_NS + 2 * swarm->options.n_slots * quickest;
+		quickest = judged->send_ns > judged->take_ns ? judged->send_ns : judged->take_ns;
+	return HOIST__SWARM_PATIENCE_NS + swarm->options.n_slots * quickest;
 }
 
 /* --- members --- */
@@ -334,9 +347,9 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		s->n_free = options->n_slots;
 		s->members = calloc(HOIST__SWARM_MEMBERS, sizeof *s->members);
 		s->slot_of = calloc(options->n_cells + 1, sizeof *s->slot_of);
-		s->used = calloc(options->n_cells + 1, 1);
+		s->marks = calloc(options->n_cells + 1, 1);
 	}
-	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->used == NULL) {
+	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->marks == NULL) {
 		hoist__swarm_destroy(s);
 		return hoist__fail_nomem("a group's cells", options->n_cells);
 	}
@@ -361,7 +374,7 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 		hoist__swarm_wants_fini(&swarm->members[m].wants);
 	free(swarm->members);
 	free(swarm->slot_of);
-	free(swarm->used);
+	free(swarm->marks);
 	free(swarm);
 }
 

@@ -22,6 +22,10 @@ static inline void hoist__member_set_add(struct hoist__member_set *few, unsigned
 	few->word[member / 64] |= UINT64_C(1) << member % 64;
 }
 
+/* One slot of so many is for asks as the last resort.  They get no others: all slots would wait for
+ * a slow member that asks for all that it lacks. */
+#define HOIST__SWARM_GUESTS 8u
+
 struct hoist__swarm_ask {
 	uint64_t ticket;
 	size_t cell;
@@ -45,6 +49,7 @@ struct hoist__swarm_member {
 	uint64_t slow_until;
 	unsigned n_slow;    /* times that it was slow */
 	uint64_t send_ns;   /* of a cell to it: a moving average; 0: none yet */
+	uint64_t take_ns;   /* of a cell from it, likewise */
 	unsigned n_sending; /* to it */
 	struct hoist__swarm_ask asks[HOIST__SWARM_ASKS]; /* of it, as they came */
 	unsigned n_asks;
@@ -64,8 +69,9 @@ struct hoist__swarm_slot {
 	size_t cell;
 	unsigned from;	   /* ASKED, LEAVING */
 	bool told;	   /* LEAVING: WITHDRAW was given */
+	bool guest;	   /* chosen for an ask as the last resort */
 	bool needed;	   /* this member's load has not used the cell */
-	bool failed;	   /* this member's reading failed */
+	bool alone;	   /* the cell is unreadable; this member's own blocks were read alone */
 	bool resort;	   /* members are asked as the last resort */
 	unsigned n_rounds; /* of the last resort: each is twice as patient */
 	unsigned n_sending;
@@ -74,10 +80,17 @@ struct hoist__swarm_slot {
 	struct hoist__member_set served; /* that got the cell */
 	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
 	uint64_t view;
-	unsigned place; /* of this member in the cell's way, as of then, */
-	unsigned depth; /* and so many members from the reader */
-	uint64_t since; /* of the state */
+	unsigned n_behind; /* in a chain: those behind the one that is expected, MOST_BEHIND at most
+			    */
+	unsigned place;	   /* of this member in the cell's way, as of then, */
+	unsigned depth;	   /* and so many members from the reader */
+	uint64_t since;	   /* of the state */
 	uint64_t blocks[HOIST__CELL_WORDS];
+};
+
+enum hoist__cell_mark {
+	HOIST__CELL_USED = 1,	   /* this member's load needs it no more */
+	HOIST__CELL_UNREADABLE = 2 /* this member's reading failed */
 };
 
 struct hoist__swarm {
@@ -86,7 +99,7 @@ struct hoist__swarm {
 	struct hoist__swarm_member *members; /* HOIST__SWARM_MEMBERS; 0: this one, without asks */
 	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
 	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
-	uint8_t *used;	   /* of each cell: this member's load needs it no more */
+	uint8_t *marks;	   /* of each cell: enum hoist__cell_mark */
 	uint64_t began;	   /* at hoist__swarm_next()'s first call */
 	size_t next;	   /* of its pace: cells before have had a slot, or need none */
 	unsigned n_sending;
@@ -157,8 +170,18 @@ static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsign
 	return now < swarm->members[member].slow_until;
 }
 
+/* Slots that this member's own cells leave to asks as the last resort, which may be for a cell
+ * without which no slot becomes free.  0: all members have the files. */
+unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm);
+
 /* How long this member waits for @member. */
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member);
+
+/* Has this member the files, as far as is known, the cell? */
+static inline bool hoist__swarm_can_read(const struct hoist__swarm *swarm, size_t cell)
+{
+	return swarm->options.reads && (swarm->marks[cell] & HOIST__CELL_UNREADABLE) == 0;
+}
 
 static inline void hoist__swarm_set_state(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 					  enum hoist__swarm_slot_state state, uint64_t now)

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "lib/swarm/swarm-view.h"
 
-#define RESORT 8u			  /* times the patience: of the last resort */
+#define RESORT 8u /* times the patience: of the last resort, and of its giver */
 #define LOOK_NS (UINT64_C(100) * 1000000) /* how often patience is looked at */
 /* A late member waits no longer for others that do not move. */
 #define EARLY_NS (4 * HOIST__SWARM_PATIENCE_NS)
@@ -27,7 +27,7 @@ static void choose_slot(struct hoist__swarm *s, size_t cell, uint64_t now)
 		if (slot->state != HOIST__SLOT_FREE)
 			continue;
 		*slot = (struct hoist__swarm_slot){.cell = cell};
-		slot->needed = s->used[cell] == 0 &&
+		slot->needed = (s->marks[cell] & HOIST__CELL_USED) == 0 &&
 			       hoist__swarm_wants_of(&s->members[0].wants, cell, own) > 0;
 		s->slot_of[cell] = (uint16_t)(i + 1);
 		s->n_free--;
@@ -60,7 +60,7 @@ static void give_read(struct hoist__swarm *s, struct hoist__swarm_slot *slot, ui
 		      struct hoist__swarm_act *ret)
 {
 	/* Blocks that others already ask for are read, too. */
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !slot->alone; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks; i++)
 			for (unsigned w = 0;
 			     s->members[m].asks[i].cell == slot->cell && w < HOIST__CELL_WORDS; w++)
@@ -108,6 +108,19 @@ static bool resort(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 	return ask_untried(s, slot, way, now, ret);
 }
 
+/* Reads this member's own blocks of a cell that is unreadable: the blocks that failed may be
+ * others'.  False: that was tried. */
+static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
+		       struct hoist__swarm_act *ret)
+{
+	if (!s->options.reads || slot->alone)
+		return false;
+	slot->alone = true;
+	(void)hoist__swarm_wants_of(&s->members[0].wants, slot->cell, slot->blocks);
+	give_read(s, slot, now, ret);
+	return true;
+}
+
 /* Decides where the bytes of a CHOSEN slot come from. */
 static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
 		   struct hoist__swarm_act *ret)
@@ -116,7 +129,7 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	hoist__swarm_way_of(s, slot->cell, now, &way);
 	hoist__swarm_note_expected(s, slot, &way);
 	unsigned place = slot->place;
-	bool may_read = s->options.reads && !slot->failed;
+	bool may_read = hoist__swarm_can_read(s, slot->cell);
 	ret->slot = (unsigned)(slot - s->slots);
 	ret->cell = slot->cell;
 	memset(slot->blocks, 0, sizeof slot->blocks);
@@ -138,7 +151,8 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	}
 	if (may_read)
 		give_read(s, slot, now, ret);
-	else if (!slot->needed || !resort(s, slot, &way, now, ret)) {
+	else if (!slot->needed ||
+		 (!resort(s, slot, &way, now, ret) && !read_alone(s, slot, now, ret))) {
 		ret->deed = slot->needed ? HOIST__SWARM_LOST : HOIST__SWARM_NOTHING;
 		hoist__swarm_free_slot(s, slot, now);
 	}
@@ -176,7 +190,7 @@ static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint
 		return;
 	}
 	hoist__swarm_look_at_view(s, slot, now);
-	if ((slot->place == 0 && s->options.reads && !slot->failed) ||
+	if ((slot->place == 0 && hoist__swarm_can_read(s, slot->cell)) ||
 	    hoist__swarm_is_slow(s, slot->from, now)) {
 		withdraw(s, slot, now);
 		return;
@@ -235,12 +249,20 @@ static bool look_at_slots(struct hoist__swarm *s, uint64_t now, struct hoist__sw
 /* Gives slots to cells that others ask for as the last resort. */
 static void choose_resorts(struct hoist__swarm *s, uint64_t now)
 {
+	unsigned n = 0;
+	for (unsigned i = 0; i < s->options.n_slots; i++)
+		n += s->slots[i].guest && s->slots[i].state != HOIST__SLOT_FREE;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks && s->n_free > 0; i++) {
 			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
-			if (ask->last_resort && s->options.reads &&
-			    hoist__swarm_slot_at(s, ask->cell) == NULL)
-				choose_slot(s, ask->cell, now);
+			if (n == s->options.n_slots / HOIST__SWARM_GUESTS)
+				return;
+			if (!ask->last_resort || !hoist__swarm_can_read(s, ask->cell) ||
+			    hoist__swarm_slot_at(s, ask->cell) != NULL)
+				continue;
+			choose_slot(s, ask->cell, now);
+			hoist__swarm_slot_at(s, ask->cell)->guest = true;
+			n++;
 		}
 }
 
@@ -280,7 +302,7 @@ static bool is_early(const struct hoist__swarm *s, size_t cell, uint64_t now)
 static void choose_next(struct hoist__swarm *s, uint64_t now)
 {
 	s->began = s->began == 0 ? now : s->began;
-	while (s->n_free > 0 && s->next < s->options.n_cells) {
+	while (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells) {
 		size_t cell = cell_at_step(s, s->next);
 		if (is_early(s, cell, now))
 			return;
@@ -315,14 +337,23 @@ void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, u
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_READING);
-	s->failed = failed;
+	if (failed)
+		swarm->marks[s->cell] |= HOIST__CELL_UNREADABLE;
 	hoist__swarm_set_state(swarm, s, failed ? HOIST__SLOT_CHOSEN : HOIST__SLOT_HERE, now);
 }
 
-void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
+/* A moving average; 0: none yet. */
+static uint64_t average(uint64_t before, uint64_t ns)
+{
+	return before == 0 ? ns : before - before / 8 + ns / 8;
+}
+
+void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t ns, uint64_t now)
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_ASKED || s->state == HOIST__SLOT_LEAVING);
+	struct hoist__swarm_member *from = &swarm->members[s->from];
+	from->take_ns = average(from->take_ns, ns);
 	swarm->counts.received_bytes += hoist__blocks_count(s->blocks) * HOIST__BLOCK_BYTES;
 	hoist__swarm_set_state(swarm, s, HOIST__SLOT_HERE, now);
 }
@@ -352,6 +383,13 @@ void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t 
 	try_another(swarm, &swarm->slots[slot], now);
 }
 
+uint64_t hoist__swarm_send_patience(const struct hoist__swarm *swarm, unsigned member,
+				    bool on_their_way)
+{
+	return (on_their_way ? RESORT : 2) * hoist__swarm_patience(swarm, member) +
+	       2 * swarm->members[member].send_ns;
+}
+
 void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned member, uint64_t ns)
 {
 	struct hoist__swarm_member *m = &swarm->members[member];
@@ -361,7 +399,7 @@ void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned membe
 	m->n_sending--;
 	swarm->n_sending--;
 	hoist__member_set_add(&s->served, member);
-	m->send_ns = m->send_ns == 0 ? ns : m->send_ns - m->send_ns / 8 + ns / 8;
+	m->send_ns = average(m->send_ns, ns);
 	swarm->changed = true;
 }
 
@@ -381,7 +419,7 @@ int hoist__swarm_slot_of(const struct hoist__swarm *swarm, size_t cell)
 
 void hoist__swarm_used(struct hoist__swarm *swarm, size_t cell)
 {
-	swarm->used[cell] = 1;
+	swarm->marks[cell] |= HOIST__CELL_USED;
 	if (swarm->slot_of[cell] != 0)
 		swarm->slots[swarm->slot_of[cell] - 1].needed = false;
 	swarm->changed = true;

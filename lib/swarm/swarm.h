@@ -44,11 +44,15 @@
  *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
- *                        same, if the asked member has the files: that reads the cell once more
+ *                        same, if the asked member has the files: that reads the cell once more.
+ *                        A cell whose reading failed is refused at once from then on
  *     refused            ask the next: the heads before in the chain, back to the reader.  Then
- * read, if this member has the files.  Then ask each that has them, as the last resort, in turn and
- * ever more patiently no word            after a member's patience: the same, and the silent member
- * is slow left, died, slow   the same at once became the reader  the same at once: read
+ *                        read, if this member has the files.  Then ask each that has them, as the last
+ *                        resort, in turn and ever more patiently
+ *     own reading fails  the same; at last, read this member's own blocks alone
+ *     no word            after a member's patience: the same, and the silent member is slow
+ *     left, died, slow   the same at once
+ *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
@@ -56,14 +60,16 @@
  *
  * A slow member (HOIST__SWARM_SLOW_NS) is asked last, and nobody keeps slots for it: it gets the
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
- * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and twice the time in which all slots are
- * sent at the speed of the quickest other member: a slow network is no slow member.  Members of a
- * chain are the more patient the farther they are from the reader.
+ * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and the time in which all slots come or
+ * go, one after the other, at the speed of the quickest other member: a slow network is no slow
+ * member. In a chain, a member is the more patient with the one before it the farther it is from
+ * the reader, and with the one behind it the more members wait behind that one.  So one that is
+ * beside a slow member says so, and not one that waits because the next one waits.
  *
- * Progress: each member gives slots to cells in the order of its pace, and to asks as the last
- * resort first.  Members of the same pace wait for the first cell that one of them lacks.  All
- * earlier slots are free, so the cell's reader has a slot, and so has each member on the cell's
- * way. If views or paces differ, patience ends.
+ * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
+ * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
+ * first cell that one of them lacks.  All earlier slots are free, so the cell's reader has a slot,
+ * and so has each member on the cell's way.  If views or paces differ, patience ends.
  *
  * Invariants: a cell is in one slot at most.  A slot is written to only while READING, ASKED or
  * LEAVING, and constant while HERE.  Sends of a slot end before the slot is FREE.
@@ -123,6 +129,7 @@ struct hoist__swarm_act {
 	uint64_t ticket;  /* SEND, REFUSE: as it was asked */
 	bool last_resort; /* ASK */
 	bool lend;	  /* SEND: lend the slot; then hoist__swarm_returned() instead of _sent() */
+	bool unreadable;  /* REFUSE: because this member's reading failed */
 	bool distrust;	  /* WARN */
 	uint64_t blocks[HOIST__CELL_WORDS];
 	uint64_t wake_ns; /* NOTHING; UINT64_MAX: never */
@@ -183,11 +190,12 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now);
 
 /* --- slots --- */
 
-/* The reading has ended.  If it @failed, others are asked for the cell. */
+/* The reading has ended.  If it @failed, others are asked for the cell, and are refused it. */
 void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, uint64_t now);
 
-/* All blocks that were asked for are in the slot, and right. */
-void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
+/* All blocks that were asked for are in the slot, and right.  @ns: the time that a whole cell takes
+ * at their speed. */
+void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t ns, uint64_t now);
 
 /* The asked member gives nothing for the slot, or gave @wrong bytes, and writes to it no more.  May
  * come after the member has left, until HOIST__SWARM_WITHDRAW was given. */
@@ -195,6 +203,11 @@ void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong,
 
 /* After HOIST__SWARM_WITHDRAW: nothing writes to the slot any more. */
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
+
+/* How long the member may let a send wait: while the blocks are @on_their_way, or from then on
+ * until it says that they are there.  Longer than it would wait itself. */
+uint64_t hoist__swarm_send_patience(const struct hoist__swarm *swarm, unsigned member,
+				    bool on_their_way);
 
 /* The send has ended, well or not.  @ns: the time that a whole cell takes at its speed. */
 void hoist__swarm_sent(struct hoist__swarm *swarm, unsigned slot, unsigned member, uint64_t ns);

@@ -259,7 +259,7 @@ static void end_fill(unsigned slot, uint64_t how)
 		hoist__swarm_read(k.swarm, slot, !good, k.now);
 	} else if (was == ASKED && good) {
 		k.slots[slot].state = THERE;
-		hoist__swarm_received(k.swarm, slot, k.now);
+		hoist__swarm_received(k.swarm, slot, 1000000, k.now);
 	} else if (was == ASKED) {
 		k.slots[slot].state = IDLE;
 		hoist__swarm_refused(k.swarm, slot, how % 8 != 0, k.now);

@@ -29,7 +29,7 @@ Test(net_address, texts_are_addresses_or_refused)
 		{"10.0.0.1:00080", false, 0, "10.0.0.1:80"},
 		{"[::1]:7000", false, 0, "[::1]:7000"},
 		{"[FD00:0::1]:7000", false, 0, "[fd00::1]:7000"},
-		{"[::ffff:10.0.0.1]:1", false, 0, "[::ffff:10.0.0.1]:1"},
+		{"[::ffff:10.0.0.1]:1", false, 0, "10.0.0.1:1"},
 		{"0.0.0.0:0", true, 0, "0.0.0.0:0"},
 		{"[::]:0", true, 0, "[::]:0"},
 		{"127.0.0.1:0", false, -EINVAL, "from 1 to 65535"},
@@ -188,6 +188,31 @@ Test(net_address, a_port_that_is_taken_is_refused_with_a_remedy)
 	OK(close(first));
 	OK(hoist__address_listen(&at, &second, NULL));
 	OK(close(second));
+}
+
+/* [::] takes both families, and says which one came. */
+Test(net_address, any_address_of_ipv6_takes_ipv4)
+{
+	static const char *const hosts[] = {"127.0.0.1:1", "[::1]:1"};
+	struct hoist__secret secret = secret_of('s');
+	struct hoist__address any;
+	struct spot spot;
+	cr_assert_eq(hoist__address_find("[::]:0", true, &any, 1), 1);
+	if (hoist__address_listen(&any, &spot.listening, &spot.at) < 0)
+		cr_skip_test("this machine has no IPv6");
+	for (size_t i = 0; i < HOIST__ARRAY_SIZE(hosts); i++) {
+		struct hoist__address to;
+		struct hoist__channel *c, *a;
+		cr_assert_eq(hoist__address_find(hosts[i], false, &to, 1), 1);
+		hoist__address_set_port(&to, hoist__address_port(&spot.at));
+		OK(hoist__channel_connect(&to, &secret, &c));
+		OK(hoist__channel_accept(spot_accept(&spot), &secret, &a));
+		cr_expect_eq(strncmp(hoist__channel_peer(a)->text, hosts[i], strlen(hosts[i]) - 1),
+			     0, "%s", hoist__channel_peer(a)->text);
+		hoist__channel_close(c);
+		hoist__channel_close(a);
+	}
+	spot_close(&spot);
 }
 
 /* 192.0.2.0/24 is for documents (RFC 5737). */

@@ -52,17 +52,23 @@ static size_t hear(void *bytes, size_t most)
 	return (size_t)n;
 }
 
-/* Both sides do the same at once: open, exchange addresses, connect, exchange tickets of @bytes. */
-static void meet(const char *transports, const size_t *bytes, uint64_t tickets[static N])
+static unsigned char theirs[HOIST__FABRIC_ADDRESS_MOST];
+
+/* Opens, and exchanges addresses.  Returns: the bytes of the other's. */
+static size_t greet(const char *transports)
 {
-	unsigned char theirs[HOIST__FABRIC_ADDRESS_MOST];
 	const void *address;
 	size_t n;
 	side_open(&side, transports[0] != '\0' ? transports : NULL);
 	hoist__fabric_address(side.fabric, &address, &n);
 	tell(address, n);
-	n = hear(theirs, sizeof theirs);
-	side_connect(&side, theirs, n);
+	return hear(theirs, sizeof theirs);
+}
+
+/* Both sides do the same at once: open, exchange addresses, connect, exchange tickets of @bytes. */
+static void meet(const char *transports, const size_t *bytes, uint64_t tickets[static N])
+{
+	side_connect(&side, theirs, greet(transports));
 	uint64_t ours[N];
 	for (unsigned i = 0; i < N; i++)
 		ours[i] = side_ticket(&side, bytes[i])->ticket;

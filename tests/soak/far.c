@@ -61,7 +61,7 @@ static struct told {
 } * told;
 
 static struct {
-	unsigned rounds, whole, killed, stopped, cancelled, late, absent, absent_whole, aborted;
+	unsigned rounds, whole, killed, stopped, cancelled, late, absent, absent_whole;
 } sums;
 
 /* --- a member --- */
@@ -227,26 +227,12 @@ static bool may_lack(int err)
 	       err == -EHOSTUNREACH;
 }
 
-static bool anyone_died(void)
-{
-	bool died = false;
-	for (unsigned i = 0; i < n_members; i++)
-		died = died || (members[i].fate == DIES && members[i].acted);
-	return died;
-}
-
-static void judge(const struct member *m, const struct told *says, unsigned ucx)
+static void judge(const struct member *m, const struct told *says)
 {
 	bool killed = WIFSIGNALED(m->status) && WTERMSIG(m->status) == SIGKILL;
-	/* See UCX_STAYS in tests/lib/group/far_killed.c. */
-	bool aborted = WIFSIGNALED(m->status) && WTERMSIG(m->status) == SIGABRT;
 	sums.late += m->start_ms > 100;
 	sums.stopped += m->fate == STOPS && m->acted;
 	sums.absent += m->absent;
-	if (aborted && ucx < UCX_VERSION(1, 16) && anyone_died()) {
-		sums.aborted++;
-		return;
-	}
 	if (m->fate == DIES && killed) {
 		sums.killed++;
 		return;
@@ -262,7 +248,7 @@ static void judge(const struct member *m, const struct told *says, unsigned ucx)
 	sums.absent_whole += m->absent && says->err == 0;
 }
 
-static void judge_round(unsigned ucx)
+static void judge_round(void)
 {
 	for (unsigned i = 0; i < n_members; i++) {
 		const struct member *m = &members[i];
@@ -271,7 +257,7 @@ static void judge_round(unsigned ucx)
 			 (unsigned long long)round_seed, name, i, n_members, fates[m->fate],
 			 m->absent ? " and has no files" : "", (unsigned long long)m->start_ms,
 			 (unsigned)m->status, told[i].err, told[i].text);
-		judge(m, &told[i], ucx);
+		judge(m, &told[i]);
 	}
 	sums.rounds++;
 }
@@ -303,8 +289,7 @@ int main(void)
 	bool is_long = form == NULL || strcmp(form, "long") == 0;
 	uint64_t seconds = number_in("HOIST_TEST_SOAK_SECONDS", is_long ? 3600 : 20);
 	uint64_t first_seed = number_in("HOIST_TEST_SEED", (uint64_t)getpid());
-	unsigned ucx = ucx_of_child();
-	if (ucx == 0)
+	if (ucx_of_child() == 0)
 		return 77;
 	OK(setenv("HOIST_GROUP_SECRET", "a secret of this test's", 1));
 	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
@@ -319,13 +304,13 @@ int main(void)
 		round_seed = first_seed + i * 7919;
 		choose_round();
 		run_round();
-		judge_round(ucx);
+		judge_round();
 	}
 	printf("figure: soak.far %u groups: %u members had all their bytes, %u were killed, %u "
 	       "stopped, %u "
-	       "cancelled, %u came late; %u of %u without files had all; UCX aborted %u\n",
+	       "cancelled, %u came late; %u of %u without files had all\n",
 	       sums.rounds, sums.whole, sums.killed, sums.stopped, sums.cancelled, sums.late,
-	       sums.absent_whole, sums.absent, sums.aborted);
+	       sums.absent_whole, sums.absent);
 	remove_door();
 	bytes_free(&files.bytes[0]);
 	support_cleanup();

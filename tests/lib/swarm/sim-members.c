@@ -101,6 +101,7 @@ static void send_cell(unsigned from, const struct hoist__swarm_act *act)
 					.member = to,
 					.other = from,
 					.ticket = act->ticket,
+					.number = end - sim_now,
 					.cell = act->cell});
 }
 

@@ -211,7 +211,7 @@ static void received(const struct event *e)
 	if (the_sim->members[e->other].fate == SIM_LIES)
 		hoist__swarm_refused(node->swarm, (unsigned)slot, true, sim_now);
 	else
-		hoist__swarm_received(node->swarm, (unsigned)slot, sim_now);
+		hoist__swarm_received(node->swarm, (unsigned)slot, e->number, sim_now);
 }
 
 static void fate(unsigned m)

@@ -172,9 +172,9 @@ static const struct trouble troubles[] = {
 	{"a member comes late", FOUR, 1, SIM_LIVES, 0, 0.5, 2.2, 160},
 	{"a member without files comes late", SEEDS, 1, SIM_LIVES, 0, 0.5, 20, 220},
 	{"a member of a slice dies", COLUMNS, 1, SIM_DIES, 0.5, 0, 2.2, 0},
-	{"a member's link is slow", FOUR, 1, SIM_SLOW_LINK, 0.2, 0, 17, 200},
-	{"a member's load is slow", FOUR, 1, SIM_SLOW_USE, 0.2, 0, 17, 180},
-	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 200, 400},
+	{"a member's link is slow", FOUR, 1, SIM_SLOW_LINK, 0.2, 0, 13, 180},
+	{"a member's load is slow", FOUR, 1, SIM_SLOW_USE, 0.2, 0, 13, 180},
+	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 40, 230},
 	{"a member of a machine dies", MACHINES, 1, SIM_DIES, 0.5, 0, 2.2, 16},
 	{"a member of a machine hangs", MACHINES, 1, SIM_HANGS, 0.5, 0, 7, 16},
 	{"a machine of two dies", MACHINES, 4, SIM_DIES, 0.5, 0, 2.2, 40},
@@ -210,11 +210,12 @@ static void members_in_trouble(void)
 
 /* --- the last resort --- */
 
-static struct hoist__swarm_wants wants_of_one_cell(bool all)
+/* The first blocks of the only cell. */
+static struct hoist__swarm_wants wants_of_blocks(uint64_t end)
 {
 	uint64_t bitmap[HOIST__CELL_WORDS + 1] = {0};
 	struct hoist__swarm_wants wants;
-	hoist__wants_add(bitmap, 0, all ? HOIST__CELL_BLOCKS : 0);
+	hoist__wants_add(bitmap, 0, end);
 	OK(hoist__swarm_wants_make(bitmap, 1, &wants));
 	return wants;
 }
@@ -224,13 +225,13 @@ static struct hoist__swarm_wants wants_of_one_cell(bool all)
 static void no_silence_is_waited_for(unsigned giver)
 {
 	struct hoist__swarm *swarm = NULL;
-	struct hoist__swarm_wants own = wants_of_one_cell(true);
+	struct hoist__swarm_wants own = wants_of_blocks(HOIST__CELL_BLOCKS);
 	const struct hoist__swarm_options options = {
 		.id = 7, .n_cells = 1, .n_slots = 8, .wants = &own};
 	bool here = false;
 	OK(hoist__swarm_create(&options, &swarm));
 	for (uint64_t id = 11; id < 13; id++) {
-		struct hoist__swarm_wants none = wants_of_one_cell(false);
+		struct hoist__swarm_wants none = wants_of_blocks(0);
 		CHECK(hoist__swarm_join(swarm, id, 0, true, 0, &none, 1) > 0);
 	}
 	for (uint64_t now = 1; now < UINT64_C(300000000000) && !here; now += 100000000) {
@@ -257,10 +258,65 @@ static void the_last_resort_goes_on(void)
 	no_silence_is_waited_for(2);
 }
 
+/* --- cells that cannot be read --- */
+
+#define OWN 10u /* blocks, from the first on */
+
+/* Another member asks for one block. */
+static struct hoist__swarm_act answer_to(struct hoist__swarm *swarm, unsigned block,
+					 bool last_resort)
+{
+	uint64_t blocks[HOIST__CELL_WORDS] = {0};
+	struct hoist__swarm_act act;
+	hoist__wants_add(blocks, block, block + 1);
+	OK(hoist__swarm_asked(swarm, 1, 7, 0, blocks, last_resort, false));
+	hoist__swarm_next(swarm, 3, &act);
+	return act;
+}
+
+/* A member with the files reads a cell for another, or, with @wants, for both, and fails.  It tries
+ * its own blocks once more, alone, and refuses the others at once from then on. */
+static void what_cannot_be_read(bool wants, bool last_resort)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_act act;
+	struct hoist__swarm_wants own = wants_of_blocks(wants ? OWN : 0);
+	struct hoist__swarm_wants others = wants_of_blocks(HOIST__CELL_BLOCKS);
+	const struct hoist__swarm_options options = {
+		.id = 7, .reads = true, .n_cells = 1, .n_slots = 8, .wants = &own};
+	check_at("wants %d, last resort %d", wants, last_resort);
+	OK(hoist__swarm_create(&options, &swarm));
+	CHECK(hoist__swarm_join(swarm, 11, 0, false, 0, &others, 1) > 0);
+	hoist__swarm_next(swarm, 2, &act);
+	CHECK(act.deed == HOIST__SWARM_READ &&
+	      hoist__blocks_count(act.blocks) == HOIST__CELL_BLOCKS);
+	hoist__swarm_read(swarm, act.slot, true, 2);
+	if (wants) {
+		hoist__swarm_next(swarm, 2, &act);
+		CHECK(act.deed == HOIST__SWARM_READ && hoist__blocks_count(act.blocks) == OWN);
+		hoist__swarm_read(swarm, act.slot, false, 2);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		act = answer_to(swarm, OWN, last_resort);
+		CHECK(act.deed == HOIST__SWARM_REFUSE && act.unreadable);
+	}
+	act = answer_to(swarm, 0, last_resort);
+	CHECK(act.deed == (wants ? HOIST__SWARM_SEND : HOIST__SWARM_REFUSE));
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+}
+
+static void what_cannot_be_read_is_refused(void)
+{
+	for (unsigned i = 0; i < 4; i++)
+		what_cannot_be_read(i / 2 != 0, i % 2 != 0);
+}
+
 int main(void)
 {
 	CASE(whole_groups);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
+	CASE(what_cannot_be_read_is_refused);
 	return 0;
 }
