@@ -29,15 +29,17 @@
  *             member without a number shares with nobody, and is a machine by itself
  *   way       of a cell: its reader, then those that want the cell, in the street's order, slow
  *             ones last.  A late member is on the ways of cells before its first in its own view
- * alone. The bytes go along the way as a chain, as a star, or not at all (apart) chain     of
- * machines: one member of each, the head, gets all blocks that anybody wants from the head of the
- * machine before, and gives them to the others of its own.  So no link carries a cell twice, and a
- * group of which one member has the files takes hardly longer than a copy to one other.  The reader
- * is the first head.  The other machines' members are head in turn, from cell to cell star each
- * gets the blocks that it wants from the reader, where the wants of all are less than a chain would
- * move (HOIST__SWARM_OVERLAP) apart     each reads its own blocks: no two want the same ones, but
- * for a few where parts meet (HOIST__SWARM_TWICE), all have the files, and their blocks are few
- * runs (HOIST__SWARM_RUNS)
+ *             alone.  The bytes go along the way as a chain, as a star, or not at all (apart)
+ *   chain     of machines: one member of each, the head, gets all blocks that anybody wants from
+ *             the head of the machine before, and gives them to the others of its own.  So no link
+ *             carries a cell twice, and a group of which one member has the files takes hardly
+ *             longer than a copy to one other.  The reader is the first head.  The heads of the
+ *             other machines change from cell to cell
+ *   star      each gets the blocks that it wants from the reader, where the wants of all are less
+ *             than a chain would move (HOIST__SWARM_OVERLAP)
+ *   apart     each reads its own blocks: no two want the same ones, but for a few where parts meet
+ *             (HOIST__SWARM_TWICE), all have the files, and their blocks are few runs
+ *             (HOIST__SWARM_RUNS)
  *
  * Each member computes all of this from its own view.  Views differ for a while when members come
  * and go.  That costs reads, never bytes: a member asks, and the asked member gives, or refuses.
@@ -47,12 +49,10 @@
  *                        same, if the asked member has the files: that reads the cell once more.
  *                        A cell whose reading failed is refused at once from then on
  *     refused            ask the next: the heads before in the chain, back to the reader.  Then
- *                        read, if this member has the files.  Then ask each that has them, as the last
- *                        resort, in turn and ever more patiently
- *     own reading fails  the same; at last, read this member's own blocks alone
- *     no word            after a member's patience: the same, and the silent member is slow
- *     left, died, slow   the same at once
- *     became the reader  the same at once: read
+ *                        read, if this member has the files.  Then ask each that has them, as the
+ * last resort, in turn and ever more patiently own reading fails  the same; at last, read this
+ * member's own blocks alone no word            after a member's patience: the same, and the silent
+ * member is slow left, died, slow   the same at once became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
