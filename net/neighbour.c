@@ -67,11 +67,15 @@ void hoist__neighbour_describe(const struct hoist__secret *secret, int fd,
 /* Does the descriptor, which only names a file, name the memfd?  All memfds are on one device. */
 static int check(int fd, const struct hoist__neighbour *other, int own_fd)
 {
-	struct stat is, own;
-	if (fstat(fd, &is) < 0 || fstat(own_fd, &own) < 0)
+	/* Without asking a server: the process may be another one by now, and the file anywhere. */
+	const int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+	struct statx is, own;
+	if (statx(fd, "", flags, STATX_BASIC_STATS, &is) < 0 ||
+	    statx(own_fd, "", flags, STATX_BASIC_STATS, &own) < 0)
 		return hoist__fail_errno(-errno, "asking for the memory of process %u",
 					 other->process);
-	if (!S_ISREG(is.st_mode) || is.st_dev != own.st_dev || is.st_ino != other->inode)
+	if (!S_ISREG(is.stx_mode) || is.stx_dev_major != own.stx_dev_major ||
+	    is.stx_dev_minor != own.stx_dev_minor || is.stx_ino != other->inode)
 		return hoist__fail(-ESTALE, "descriptor %u of process %u is not its memory",
 				   other->descriptor, other->process);
 	return 0;

@@ -20,12 +20,14 @@ static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoi
 	struct hoist__frame frame;
 	bool asked = false;
 	int err = 0;
+	uint64_t greeted_by = hoist__now_ns() + HOIST__FAR_SILENCE_NS;
 	(void)snprintf(m.text, sizeof m.text, "%s", far->name);
 	while (err == 0) {
 		short events = hoist__channel_blocked(channel) ? POLLIN | POLLOUT : POLLIN;
 		struct pollfd fd = {.fd = hoist__channel_fd(channel), .events = events};
 		(void)poll(&fd, 1, LOOK_MS);
-		if (hoist__now_ns() > end)
+		uint64_t now = hoist__now_ns();
+		if (now > end || (now > greeted_by && !hoist__channel_proved(channel)))
 			return hoist__fail(-ETIMEDOUT, "the group at %s does not answer",
 					   far->door_text);
 		err = hoist__channel_work(channel);

@@ -5,7 +5,8 @@
  * Each member posts a file of its own, NAME.ID.member, which says where it listens:
  *
  *     hoist member 1
- *     ID BORN            in hexadecimal; BORN: nanoseconds, by the clock of the folder's server
+ *     ID BORN MACHINE    in hexadecimal; BORN: nanoseconds, by the clock of the folder's server;
+ *                        MACHINE: as in net/neighbour.h
  *     10.0.0.1:34567     each address
  *
  * A member posts first and reads the folder then, so of two members one at least sees the other.
@@ -33,14 +34,15 @@
 #define SUFFIX ".member"
 #define ID_DIGITS 16u
 #define POST_BYTES 1024u
-/* A file that is so much older than this member's, and whose addresses nobody answers, is of a
- * member that was killed. */
+/* A file that is so much older than this member's, of this machine, and at whose addresses nobody
+ * answers, is of a member that was killed.  A member of another machine may only be out of reach.
+ */
 #define STALE_S 60
 #define READ_NS (UINT64_C(100) * 1000000) /* between two looks into the folder */
 #define FORM "a group that meets at a folder is dir:FOLDER/NAME, as in dir:/shared/run/llama"
 
 struct post {
-	uint64_t id, born;
+	uint64_t id, born, machine;
 	struct hoist__address at[HOIST__FAR_PLACES];
 	unsigned n_at;
 	time_t written_s;
@@ -105,8 +107,8 @@ static int write_post(struct hoist__far *far, int fd)
 	if (fstat(fd, &status) < 0)
 		return -errno;
 	far->born = ns_of(status.st_mtim);
-	size_t n = (size_t)snprintf(text, sizeof text, HEAD "%" PRIx64 " %" PRIx64 "\n", far->id,
-				    far->born);
+	size_t n = (size_t)snprintf(text, sizeof text, HEAD "%" PRIx64 " %" PRIx64 " %" PRIx64 "\n",
+				    far->id, far->born, far->place.machine);
 	for (unsigned i = 0; i < far->n_doors; i++) {
 		struct hoist__address at = far->door[i];
 		hoist__address_set_port(&at, hoist__address_port(&far->listen_at));
@@ -158,7 +160,9 @@ static bool parse_post(char *text, struct post *ret)
 	if (strncmp(text, HEAD, strlen(HEAD)) != 0)
 		return false;
 	char *line = strtok_r(rest, "\n", &next);
-	if (line == NULL || sscanf(line, "%16" SCNx64 " %16" SCNx64, &ret->id, &ret->born) != 2 ||
+	if (line == NULL ||
+	    sscanf(line, "%16" SCNx64 " %16" SCNx64 " %16" SCNx64, &ret->id, &ret->born,
+		   &ret->machine) != 3 ||
 	    ret->id == 0)
 		return false;
 	while ((line = strtok_r(NULL, "\n", &next)) != NULL && ret->n_at < HOIST__FAR_PLACES)
@@ -224,7 +228,8 @@ static bool take_member(struct hoist__far *far, const char *file, const struct p
 		known->after = hoist__now_ns() + (earlier ? 0 : HOIST__FAR_CROSS_NS);
 		known->earlier = earlier;
 	}
-	if (known->gone && post->written_s + STALE_S < (time_t)(far->born / HOIST__NS_PER_S))
+	if (known->gone && post->machine != 0 && post->machine == far->place.machine &&
+	    post->written_s + STALE_S < (time_t)(far->born / HOIST__NS_PER_S))
 		(void)unlinkat(far->folder_fd, file, 0);
 	return true;
 }

@@ -25,10 +25,23 @@ static size_t slots_bytes(const struct hoist__far *far)
 	return far->n_slots * (size_t)HOIST__CELL_BYTES;
 }
 
+/* Takes memory, whose lack would be SIGBUS at a touch. */
+static int populate(void *base, size_t bytes, bool collapse)
+{
+	const struct hoist__populate_job job = {
+		.base = base, .bytes = bytes, .n_threads = 1, .collapse = collapse};
+	struct hoist__populate_report report;
+	int err = hoist__populate_parallel(&job, &report);
+	return err < 0 ? hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "slots of a group") : 0;
+}
+
 /* Returns: 0; what failed, and nothing is left. */
 static int make_shared(struct hoist__far *far)
 {
 	int err = hoist__shared_create(HOIST__FAR_BOARD_BYTES + slots_bytes(far), &far->shared);
+	if (err == 0)
+		err = populate((void *)hoist__shared_address(far->shared),
+			       sizeof(struct hoist__far_board), false);
 	if (err == 0)
 		err = hoist__shared_export(far->shared, true, &far->shared_fd);
 	if (err < 0) {
@@ -76,20 +89,11 @@ void hoist__far_arena_end(struct hoist__far *far, bool stays)
 
 int hoist__far_populate(struct hoist__far *far, unsigned slot)
 {
-	const struct hoist__populate_job job = {
-		.base = hoist__far_slot(far, slot),
-		.bytes = HOIST__CELL_BYTES,
-		.n_threads = 1,
-		.collapse = true,
-	};
-	struct hoist__populate_report report;
 	if (far->shared == NULL || far->slots[slot].populated)
 		return 0;
-	int err = hoist__populate_parallel(&job, &report);
-	if (err < 0)
-		return hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "a slot of a group");
-	far->slots[slot].populated = true;
-	return 0;
+	int err = populate(hoist__far_slot(far, slot), HOIST__CELL_BYTES, true);
+	far->slots[slot].populated = err == 0;
+	return err;
 }
 
 /* --- neighbours --- */

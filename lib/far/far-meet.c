@@ -158,12 +158,15 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 	if (roster->id == far->id || roster->cell > far->cells.n ||
 	    (known = hoist__far_known_of(far, roster->id)) == NULL)
 		return;
+	known->met = true;
 	known->gone = known->gone || roster->flag;
 	known->first_cell = (size_t)roster->cell;
-	if (known->gone || !hoist__far_is_address(roster->text) ||
-	    hoist__address_find(roster->text, false, known->at, 1) < 0)
-		known->gone = true;
-	known->n_at = 1;
+	if (known->n_at == 0) { /* a folder names more */
+		if (known->gone || !hoist__far_is_address(roster->text) ||
+		    hoist__address_find(roster->text, false, known->at, 1) < 0)
+			known->gone = true;
+		known->n_at = 1;
+	}
 	if (known->after == 0)
 		known->after = hoist__now_ns() + (far->met_door ? HOIST__FAR_CROSS_NS : 0);
 }
@@ -173,7 +176,7 @@ void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gon
 	struct hoist__far_known *known;
 	if (gone->id == 0 || (known = hoist__far_known_of(far, gone->id)) == NULL)
 		return;
-	known->gone = true;
+	known->gone = known->met = true;
 	known->first_cell = gone->first_cell;
 }
 
@@ -189,7 +192,7 @@ unsigned hoist__far_n_gone(const struct hoist__far *far)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < far->n_known; i++)
-		n += far->known[i].gone && !has_peer(far, far->known[i].id);
+		n += far->known[i].gone && far->known[i].met && !has_peer(far, far->known[i].id);
 	return n;
 }
 
@@ -215,7 +218,7 @@ static void connect_known(struct hoist__far *far, uint64_t now)
 		    is_connecting(far, known->at, known->n_at))
 			continue;
 		/* It is not there any more. */
-		known->gone = known->tries == MOST_TRIES * known->n_at;
+		known->gone = known->tries >= MOST_TRIES * known->n_at;
 		if (!known->gone)
 			(void)connect_to(far, &known->at[known->tries % known->n_at], now);
 		known->tries += now >= far->crowded_until;
@@ -291,7 +294,7 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 	/* The turns of those that have gone count. */
 	for (unsigned i = 0; err == 0 && i < far->n_known; i++) {
 		struct hoist__swarm_wants none = {.n_cells = 0};
-		if (!far->known[i].gone || has_peer(far, far->known[i].id))
+		if (!far->known[i].gone || !far->known[i].met || has_peer(far, far->known[i].id))
 			continue;
 		int number = hoist__swarm_join(far->swarm, far->known[i].id, 0, false,
 					       far->known[i].first_cell, &none, now);

@@ -96,8 +96,8 @@ static void *place(void *context, uint64_t ticket, uint32_t offset, size_t bytes
 		    (bytes % HOIST__BLOCK_BYTES == 0 || offset + bytes == end);
 	unsigned first = (unsigned)(offset / HOIST__BLOCK_BYTES);
 	unsigned n = (unsigned)((bytes + HOIST__BLOCK_BYTES - 1) / HOIST__BLOCK_BYTES);
-	if (fits && take_blocks(slot, first, first + n) &&
-	    hoist__far_populate(far, (unsigned)(slot - far->slots)) == 0) {
+	if (fits && hoist__far_populate(far, (unsigned)(slot - far->slots)) == 0 &&
+	    take_blocks(slot, first, first + n)) {
 		slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 		slot->n_placed++;
 		at = slot->job.slot + offset;

@@ -51,13 +51,14 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 			  uint64_t now)
 {
 	struct hoist__far_peer gone = *peer;
+	bool may_lend = (gone.joined || gone.farewell) && !atomic_load(&far->stopping);
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
 			   (unsigned long long)gone.id, gone.at.text, why);
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
-	if (gone.joined && !atomic_load(&far->stopping))
+	if (may_lend)
 		hoist__far_own_loans(far, gone.number);
 	/* Transfers with the peer end here: their handlers find the entry free. */
 	*peer = (struct hoist__far_peer){.channel = NULL};

@@ -121,6 +121,7 @@ static bool settle(struct hoist__far *far, bool (*is_over)(struct hoist__far *fa
 			return false;
 		hoist__fabric_progress(far->fabric);
 		look_at_peers(far, now);
+		hoist__far_give_back_all(far); /* those that came since */
 		wait(far, now + SETTLE_NS);
 	}
 	return true;

@@ -186,9 +186,12 @@ static int visit_one(struct visit *visit, const struct hoist__address *at, uint6
 	return err;
 }
 
-/* Failures that another member, or the same one later, need not have. */
-static bool may_pass(int err)
+/* Failures that another member, or the same one later, need not have.  A folder may name members
+ * that were killed, and at whose addresses others listen now. */
+static bool may_pass(const struct visit *visit, int err)
 {
+	if (visit->far->folder_fd >= 0 && err != -EACCES && err != -ENOMEM)
+		return true;
 	return err == -ENODATA || err == -ECONNREFUSED || err == -ECONNRESET ||
 	       err == -EADDRINUSE || err == -EHOSTUNREACH || err == -ENETUNREACH ||
 	       err == -ETIMEDOUT || err == -EAGAIN;
@@ -214,13 +217,13 @@ static int visit_all(struct visit *visit)
 	for (;;) {
 		int err = hoist__fail(-ENODATA, "no member is there");
 		hoist__far_find_doors(far);
-		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(err); i++)
+		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(visit, err); i++)
 			err = try_one(visit, &far->door[i], end);
-		while (visit->n_hosts > 0 && err != 1 && may_pass(err))
+		while (visit->n_hosts > 0 && err != 1 && may_pass(visit, err))
 			err = try_one(visit, &visit->hosts[--visit->n_hosts], end);
 		if (err == 1)
 			return 0;
-		if (!may_pass(err))
+		if (!may_pass(visit, err))
 			return err;
 		if (hoist__now_ns() + TRY_NS > end)
 			return hoist__fail_in(err == -EADDRINUSE ? -EINVAL : err,

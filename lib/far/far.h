@@ -160,6 +160,7 @@ struct hoist__far_peer {
 struct hoist__far_known {
 	uint64_t id;
 	bool gone;
+	bool met;	/* by this member or by one that has told so: its turns count */
 	bool earlier;	/* it was in the folder before this member */
 	unsigned tries; /* of its addresses, in turn */
 	uint64_t after; /* it is connected to then, if it has not connected itself */

@@ -161,12 +161,23 @@ static bool is_far_behind(const struct hoist__swarm *s, unsigned m, size_t cell)
 	return hoist__swarm_step_of(s, m, cell) >= s->members[m].done + s->options.n_slots;
 }
 
+/* A member whose load has stopped never comes near. */
+static bool is_coming(struct hoist__swarm_member *member, uint64_t now)
+{
+	if (member->done != member->done_was) {
+		member->done_was = member->done;
+		member->moved_at = now;
+	}
+	return now <= member->moved_at + HOIST__SWARM_PATIENCE_NS;
+}
+
 /* Notes that members were waited for long enough, if another cell waits for the slot.  Waiting
- * begins when the last of them is near the cell. */
+ * begins when the last of those that are coming is near the cell. */
 static void lose_patience(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
 {
 	for (unsigned m = 1; s->shares && m < HOIST__SWARM_MEMBERS; m++)
-		if (is_expected(s, slot, m, now) && is_far_behind(s, m, slot->cell))
+		if (is_expected(s, slot, m, now) && is_far_behind(s, m, slot->cell) &&
+		    is_coming(&s->members[m], now))
 			slot->since = now;
 	if (now <= slot->since + HOIST__SWARM_PATIENCE_NS ||
 	    (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells))

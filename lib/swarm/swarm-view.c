@@ -396,6 +396,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 		.id = id,
 		.machine = machine,
 		.first_cell = first_cell,
+		.moved_at = now,
 		.wants = *wants,
 	};
 	make_ring(swarm);

@@ -43,6 +43,8 @@ struct hoist__swarm_member {
 	unsigned housemate; /* the first member of its machine, with or without a number */
 	size_t first_cell;  /* of its pace */
 	size_t done;
+	size_t done_was;   /* at `moved_at`: */
+	uint64_t moved_at; /* `done` was seen to change last */
 	struct hoist__swarm_wants wants;
 	bool warn_slow;	 /* all are to be told that it is slow, */
 	bool warn_wrong; /* that it gave wrong bytes */

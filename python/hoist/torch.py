@@ -9,6 +9,7 @@ from . import refit
 from ._hoist import Buffer
 from .checkpoint import Checkpoint
 from .errors import FormatError, InvalidError
+from .groups import group_of
 from .load import load, load_all, load_as
 from .options import Options, Target, slices_of
 from .save import save
@@ -288,7 +289,8 @@ def load_into(module, source, *, strict=True, changed_only=False, slices=None, *
     >>> hoist.torch.load_into(module, "step-200/", changed_only=True)  # reads what differs
     """
     if not isinstance(source, Checkpoint):
-        with Checkpoint(source) as checkpoint:
+        group = group_of(*(options.get(name) for name in ("group", "rank", "group_timeout", "group_secret")))
+        with Checkpoint(source, group=group) as checkpoint:
             return load_into(module, checkpoint, strict=strict, changed_only=changed_only, slices=slices,
                              **options)
     tensors, missing, unexpected = _named(module, source, strict)

@@ -26,7 +26,8 @@ def gatherer(process_group):
 
 
 # Seconds that a group waits for a rank that is busy with what it has.  On several machines the others go on
-# without it then, and wait no longer than the last for it in the loads that follow.
+# without it then.  At a folder they hardly wait for it in the loads that follow; a door may still be that of
+# a load before.
 _PATIENCE, _FAR_PATIENCE, _LATE_PATIENCE = 600, 60, 0.5
 
 
@@ -80,13 +81,13 @@ class Ranks:
 
     def options(self, name):
         """Options of `hoist.load()` for a load of the group; `name` tells it from other loads."""
-        place = "shm:" if self._group is None else self._group.rstrip("/") + "/"
+        place = "shm:" if self._group is None else self._group.removesuffix("/") + "/"
         return {"group": f"{place}{self._tokens[0]}-{name}", "rank": (self.number, self.n_ranks),
                 "group_timeout": self._patience}
 
     def note(self, report):
         """Takes the report of a load of the group."""
-        if "group" in report and report["group"]["members"] < self.n_ranks:
+        if "group" in report and report["group"]["members"] < self.n_ranks and self._group.startswith("dir:"):
             self._patience = _LATE_PATIENCE
 
     def gone(self):

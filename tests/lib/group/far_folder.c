@@ -8,12 +8,15 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <hoist/group.h>
 
+#include "net/neighbour.h"
+#include "net/secret.h"
 #include "tests/support/count.h"
 #include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
@@ -54,13 +57,14 @@ static const char *const nonsense[] = {
 	"",
 	"hoist member 1",
 	"hoist member 1\n",
-	"hoist member 2\n1 1\n127.0.0.1:1\n",
-	"hoist member 1\n0 1\n127.0.0.1:1\n", /* no id */
-	"hoist member 1\n2 1\n",	      /* no address */
-	"hoist member 1\n2 1\nlocalhost:1\n", /* a name */
-	"hoist member 1\n2 1\n127.0.0.1:0\n",
-	"hoist member 1\n2 1\n127.0.0.1\n",
-	"hoist member 1\nx y\n127.0.0.1:1\n",
+	"hoist member 2\n1 1 1\n127.0.0.1:1\n",
+	"hoist member 1\n0 1 1\n127.0.0.1:1\n", /* no id */
+	"hoist member 1\n2 1 1\n",		/* no address */
+	"hoist member 1\n2 1 1\nlocalhost:1\n", /* a name */
+	"hoist member 1\n2 1 1\n127.0.0.1:0\n",
+	"hoist member 1\n2 1 1\n127.0.0.1\n",
+	"hoist member 1\n2 1\n127.0.0.1:1\n", /* no machine */
+	"hoist member 1\nx y z\n127.0.0.1:1\n",
 	"hoist member 1\n\n\n\n",
 };
 enum { N_NONSENSE = sizeof nonsense / sizeof nonsense[0] };
@@ -77,19 +81,32 @@ static void fill_folder(void)
 	OK(mkdir(post(202, path), 0700));
 	OK(symlink(post(100, other), post(203, path)));
 	(void)snprintf(path, sizeof path, "%s/job.member", folder);
-	write_file(path, "hoist member 1\n3 1\n127.0.0.1:1\n");
+	write_file(path, "hoist member 1\n3 1 1\n127.0.0.1:1\n");
 	(void)snprintf(path, sizeof path, "%s/job2.%016x.member", folder, 4u);
-	write_file(path, "hoist member 1\n4 1\n127.0.0.1:1\n");
+	write_file(path, "hoist member 1\n4 1 1\n127.0.0.1:1\n");
+}
+
+static uint64_t this_machine(void)
+{
+	struct hoist__secret secret;
+	struct hoist__neighbour place;
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	CHECK(fd >= 0);
+	OK(hoist__secret_find(NULL, &secret));
+	hoist__neighbour_describe(&secret, fd, &place);
+	hoist__secret_fini(&secret);
+	(void)close(fd);
+	return place.machine;
 }
 
 /* The file of a member at whose address nobody listens, written so long ago. */
-static void write_dead(unsigned id, time_t age_s)
+static void write_dead(unsigned id, uint64_t machine, time_t age_s)
 {
 	char path[512], text[128];
 	const struct timespec then = {.tv_sec = time(NULL) - age_s};
 	const struct timespec times[] = {then, then};
-	(void)snprintf(text, sizeof text, "hoist member 1\n%x %x\n127.0.0.1:%u\n", id, id,
-		       free_port());
+	(void)snprintf(text, sizeof text, "hoist member 1\n%x %x %llx\n127.0.0.1:%u\n", id, id,
+		       (unsigned long long)machine, free_port());
 	write_file(post(id, path), text);
 	OK(utimensat(AT_FDCWD, path, times, 0));
 }
@@ -133,17 +150,20 @@ static void nonsense_is_ignored(void)
 	CHECK(count_entries(folder) == n);
 }
 
-/* The old file goes, the new one stays: its member may be starting. */
+/* The old file goes.  The new one stays, as its member may be starting, and so does that of another
+ * machine, whose member may only be out of reach. */
 static void killed_members_are_passed_over(void)
 {
 	char path[512];
 	unsigned n = count_entries(folder);
-	write_dead(301, 3600);
-	write_dead(302, 0);
+	write_dead(301, this_machine(), 3600);
+	write_dead(302, this_machine(), 0);
+	write_dead(303, this_machine() + 2, 3600);
 	meet();
 	CHECK(access(post(301, path), F_OK) < 0);
 	CHECK(access(post(302, path), F_OK) == 0);
-	CHECK(count_entries(folder) == n + 1);
+	CHECK(access(post(303, path), F_OK) == 0);
+	CHECK(count_entries(folder) == n + 2);
 }
 
 static void folders_that_are_refused(void)
