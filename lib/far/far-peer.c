@@ -214,7 +214,7 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
 	else if (far->ready &&
-		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_loan(far, peer, now))) {
+		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_lent(far, peer, now))) {
 		(void)snprintf(far->note, sizeof far->note,
 			       "the member at %s was left out: it does not take what it asks for",
 			       peer->at.text);

@@ -40,8 +40,8 @@ struct hoist__swarm_member {
 	bool distrusted;
 	uint64_t id;
 	uint64_t machine;
-	unsigned housemate; /* the first member of its machine, with or without a number */
-	size_t first_cell;  /* of its pace */
+	unsigned first_of_machine; /* the first member of its machine, with or without a number */
+	size_t first_cell;	   /* of its pace */
 	size_t done;
 	struct hoist__swarm_wants wants;
 	bool warn_slow;	 /* all are to be told that it is slow, */
