@@ -288,7 +288,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
-	/* UCX does not bear that one connects to the dead (net/fabric.h). */
+	/* UCX may abort when it connects to a peer that has died (net/fabric.h). */
 	if (err == 0 && hoist__channel_ended(peer->channel))
 		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
 	if (err == 0)

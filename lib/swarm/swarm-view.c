@@ -70,8 +70,8 @@ static void rotate(unsigned *members, unsigned n, unsigned by)
 		members[i] = before[(by + i) % n];
 }
 
-/* Moves members that are slow, or that nobody asks, behind the others.  Returns: how many others.
- */
+/* Moves members that are slow, or that nobody asks, behind the others.
+ * Returns: the number of the others. */
 static unsigned put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsigned *members,
 			      unsigned n)
 {
@@ -308,7 +308,7 @@ static void find_machines(struct hoist__swarm *swarm)
 	}
 }
 
-/* In the ring's order; in that of the street? */
+/* Is @a before @b in the ring, or, with @street, in the street? */
 static bool is_before(const struct hoist__swarm_member *a, const struct hoist__swarm_member *b,
 		      bool street)
 {
