@@ -210,7 +210,7 @@ struct hoist__far {
 	char *door_text;  /* "host:port"; the folder */
 	int folder_fd;	  /* -1: the group has a door */
 	bool posted;	  /* this member's file is in the folder, */
-	uint64_t born;	  /* since then */
+	uint64_t born;	  /* since then, by the clock of the folder's server */
 	/* HOST has these addresses.  With a folder: this member; for a visitor, the members. */
 	struct hoist__address door[HOIST__FAR_DOORS];
 	unsigned n_doors;
