@@ -329,22 +329,36 @@ static void read_again(struct hoist__far *far, size_t file, uint64_t offset, siz
 						 far->name));
 }
 
+/* Where the bytes of a slot are now, and whether they are. */
+static struct hoist__far_loan find_bytes(struct hoist__far *far, size_t cell, bool *lost)
+{
+	pthread_mutex_lock(&far->lock);
+	int slot = hoist__swarm_slot_of(far->swarm, cell);
+	HOIST__ASSERT(slot >= 0);
+	struct hoist__far_loan loan = far->slots[slot].loan;
+	*lost = far->slots[slot].lost;
+	pthread_mutex_unlock(&far->lock);
+	if (loan.bytes == NULL)
+		loan.bytes = hoist__far_slot(far, (unsigned)slot);
+	return loan;
+}
+
 void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
 		     unsigned char *to)
 {
 	size_t cell = hoist__cells_at(&far->cells, file, offset);
 	size_t at = (size_t)(offset % HOIST__CELL_BYTES);
-	pthread_mutex_lock(&far->lock);
-	int slot = hoist__swarm_slot_of(far->swarm, cell);
-	HOIST__ASSERT(slot >= 0);
-	struct hoist__far_loan loan = far->slots[slot].loan;
-	bool lost = far->slots[slot].lost;
-	pthread_mutex_unlock(&far->lock);
-	if (!lost)
-		memcpy(to,
-		       (loan.bytes != NULL ? loan.bytes : hoist__far_slot(far, (unsigned)slot)) +
-			       at,
-		       bytes);
-	if (lost || (loan.bytes != NULL && !still_holds(&loan)))
-		read_again(far, file, offset, bytes, to);
+	bool lost;
+	struct hoist__far_loan from = find_bytes(far, cell, &lost);
+	while (!lost) {
+		uint64_t ticket = from.ticket;
+		memcpy(to, from.bytes + at, bytes);
+		if (ticket == 0 || still_holds(&from))
+			return;
+		/* The far thread may have given the loan back during the copy: the bytes are in the
+		 * own slot then. */
+		from = find_bytes(far, cell, &lost);
+		lost = lost || from.ticket == ticket;
+	}
+	read_again(far, file, offset, bytes, to);
 }
