@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -38,8 +37,6 @@ unsigned group_watch_port(void)
 
 void group_watch_begin(struct group_watch *watch, double begin)
 {
-	if (watch == NULL)
-		return;
 	watch->begin = begin;
 	watch->n = 0;
 }
@@ -62,8 +59,7 @@ void group_watch_look(struct group_watch *watch, const char *name)
 {
 	const hoist_group group = {.size = sizeof group, .name = name, .timeout_ns = TIMEOUT_NS};
 	/* No rank is there before the first has come, and after the last has left. */
-	if (watch != NULL)
-		(void)hoist_group_look(&group, take, watch);
+	(void)hoist_group_look(&group, take, watch);
 	(void)usleep(LOOK_US);
 }
 
@@ -101,8 +97,9 @@ static void write_rank(FILE *out, const struct group_watch *watch, size_t number
 		      number, id);
 }
 
-static void write_script(FILE *out, const struct group_watch *watch)
+static void write_script(FILE *out, const void *context)
 {
+	const struct group_watch *watch = context;
 	uint64_t ids[GROUP_WATCH_RANKS];
 	size_t n = ranks_of(watch, ids);
 	double most = 0;
@@ -124,23 +121,11 @@ static void write_script(FILE *out, const struct group_watch *watch)
 
 int group_watch_draw(const struct group_watch *watch, const char *path, int fd)
 {
-	char *script = NULL;
-	size_t length = 0;
 	if (fd < 0)
 		return STATUS_OK;
 	if (watch->n == 0)
 		return fail(
 			"%s: no group of several machines was seen, so there is nothing to draw",
 			path);
-	FILE *out = open_memstream(&script, &length);
-	if (out == NULL)
-		return fail_memory();
-	write_script(out, watch);
-	if (fclose(out) != 0 || script == NULL) {
-		free(script);
-		return fail_memory();
-	}
-	int status = plot_run(script, path, fd);
-	free(script);
-	return status;
+	return plot_run(write_script, watch, path, fd);
 }

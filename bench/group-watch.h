@@ -17,7 +17,7 @@ struct group_sample {
 };
 
 struct group_watch {
-	double begin;
+	double begin; /* of the course */
 	size_t n;
 	struct group_sample samples[GROUP_WATCH_SAMPLES]; /* in the order of time */
 };
@@ -25,14 +25,13 @@ struct group_watch {
 /* A port of 127.0.0.1 that nobody listens at. */
 unsigned group_watch_port(void);
 
-/* A new course begins; NULL does nothing. */
+/* Begins a new course, whose times count from @begin (clock_seconds()). */
 void group_watch_begin(struct group_watch *watch, double begin);
 
 /* Adds a sample of each rank of the group that loads now, and waits for some milliseconds. */
 void group_watch_look(struct group_watch *watch, const char *name);
 
-/* Draws the course, as plot_run().  Without samples there is nothing to draw, and a STATUS_FAILED.
- */
+/* Draws the course, as plot_run().  A course without samples is a STATUS_FAILED. */
 int group_watch_draw(const struct group_watch *watch, const char *path, int fd);
 
 #endif

@@ -5,7 +5,6 @@
 #include "bench/io-sweep.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/plot.h"
@@ -150,15 +149,9 @@ static bool has_figures(const struct sweep *sweep, int way, int engine)
 	return false;
 }
 
-int sweep_draw(const struct sweep *sweep, const char *path, int fd)
+static void write_script(FILE *out, const void *context)
 {
-	char *script = NULL;
-	size_t length = 0;
-	if (fd < 0)
-		return STATUS_OK;
-	FILE *out = open_memstream(&script, &length);
-	if (out == NULL)
-		return fail_memory();
+	const struct sweep *sweep = context;
 	(void)fprintf(out,
 		      "set terminal svg size 1400,%d noenhanced font 'sans,12' background 'white'\n"
 		      "set style data linespoints\n"
@@ -178,11 +171,9 @@ int sweep_draw(const struct sweep *sweep, const char *path, int fd)
 				(void)fputs("set multiplot next\n", out);
 		}
 	}
-	if (fclose(out) != 0 || script == NULL) {
-		free(script);
-		return fail_memory();
-	}
-	int status = plot_run(script, path, fd);
-	free(script);
-	return status;
+}
+
+int sweep_draw(const struct sweep *sweep, const char *path, int fd)
+{
+	return plot_run(write_script, sweep, path, fd);
 }

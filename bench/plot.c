@@ -96,8 +96,9 @@ static void write_panel(FILE *out, const struct results *results, const struct p
 	(void)fputc('\n', out);
 }
 
-static void write_script(FILE *out, const struct results *results)
+static void write_script(FILE *out, const void *context)
 {
+	const struct results *results = context;
 	const char *series[MAX_SERIES];
 	unsigned n = 0;
 	for (size_t i = 0; i < N_PANELS; i++)
@@ -148,7 +149,7 @@ void plot_end(int fd)
 		(void)close(fd);
 }
 
-int plot_run(const char *script, const char *path, int fd)
+static int run_script(const char *script, const char *path, int fd)
 {
 	static const char *const argv[] = {"gnuplot", "-", NULL};
 	struct child_result result;
@@ -161,11 +162,29 @@ int plot_run(const char *script, const char *path, int fd)
 	return status;
 }
 
+int plot_run(void (*make)(FILE *out, const void *context), const void *context, const char *path,
+	     int fd)
+{
+	char *script = NULL;
+	size_t length = 0;
+	if (fd < 0)
+		return STATUS_OK;
+	FILE *out = open_memstream(&script, &length);
+	if (out == NULL)
+		return fail_memory();
+	make(out, context);
+	if (fclose(out) != 0 || script == NULL) {
+		free(script);
+		return fail_memory();
+	}
+	int status = run_script(script, path, fd);
+	free(script);
+	return status;
+}
+
 int plot_draw(const struct results *results, const char *path, int fd)
 {
 	const char *series[MAX_SERIES];
-	char *script = NULL;
-	size_t length = 0;
 	size_t n = 0;
 	for (size_t i = 0; i < N_PANELS; i++)
 		n += series_of(results, &panels[i], series);
@@ -174,15 +193,5 @@ int plot_draw(const struct results *results, const char *path, int fd)
 	/* This check comes before plot_run(), which empties the file. */
 	if (n == 0)
 		return fail("%s: nothing was measured in time, so there is nothing to draw", path);
-	FILE *out = open_memstream(&script, &length);
-	if (out == NULL)
-		return fail_memory();
-	write_script(out, results);
-	if (fclose(out) != 0 || script == NULL) {
-		free(script);
-		return fail_memory();
-	}
-	int status = plot_run(script, path, fd);
-	free(script);
-	return status;
+	return plot_run(write_script, results, path, fd);
 }

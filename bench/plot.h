@@ -3,6 +3,8 @@
 #ifndef HOIST_BENCH_PLOT_H
 #define HOIST_BENCH_PLOT_H
 
+#include <stdio.h>
+
 #include "bench/results.h"
 
 /* Sees whether gnuplot is there and @path can be written, which takes no time: before
@@ -15,8 +17,9 @@ void plot_end(int fd);
  * beside each other.  Replaces what the file holds.  Returns a STATUS_*. */
 int plot_draw(const struct results *results, const char *path, int fd);
 
-/* Runs a script of gnuplot's that draws an SVG, in place of what the file holds.  Returns a
- * STATUS_*. */
-int plot_run(const char *script, const char *path, int fd);
+/* Runs the script of gnuplot's that @make makes, which draws an SVG, in place of what the file
+ * holds.  Returns a STATUS_*. */
+int plot_run(void (*make)(FILE *out, const void *context), const void *context, const char *path,
+	     int fd);
 
 #endif

@@ -316,8 +316,9 @@ static int measure(struct run *run, double *seconds, bool *good)
 	*good = start(run, n, children);
 	double begin = clock_seconds();
 	(void)close(run->go[1]);
-	for (group_watch_begin(run->subject == FAR ? run->watch : NULL, begin);
-	     *good && run->subject == FAR && !has_ended(n, children);)
+	if (run->subject == FAR)
+		group_watch_begin(run->watch, begin);
+	while (run->subject == FAR && *good && !has_ended(n, children))
 		group_watch_look(run->watch, run->name);
 	*good = await_end(n, children, *good);
 	double end = begin;

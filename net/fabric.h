@@ -35,8 +35,7 @@
  *
  * Process-wide: UCX reads UCX_ERROR_SIGNALS, UCX_MEM_EVENTS, UCX_MEMTYPE_CACHE, UCX_LOG_LEVEL and
  * UCX_LOG_FILE from the environment when it is loaded.  hoist sets those that the program has not
- * set
- * ("", "n", "n", "fatal" and "stderr"), so that UCX installs no signal handlers and no memory
+ * set ("", "n", "n", "fatal" and "stderr"), so that UCX installs no signal handlers and no memory
  * hooks, and does not print.  Once UCX is loaded, hoist takes them away again.  No other thread may
  * read or change the environment during the first hoist__fabric_open() or hoist__fabric_probe().
  * libucs.so.0 is loaded first, with RTLD_GLOBAL.  Signal handlers that UCX installs all the same
@@ -67,11 +66,11 @@
  *
  * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side
  * connects then (tcp_ep.c, uct_tcp_ep_connect()).  The caller looks whether the peer lives, at once
- * before hoist__fabric_connect(): a death in the microseconds between is not covered.  That one
- * side connects first, and tells the other, would not help: it is the second side that aborts.  Nor
- * does UCX_TCP_CONN_NB=y, which hoist sets for 1.16 and newer: UCX 1.13 then aborts in other
- * places.  So, before 1.16, hoist__fabric_connect() blocks for minutes where a firewall swallows
- * what goes to the peer's port.
+ * before hoist__fabric_connect(): a death in the microseconds between is not covered.  An order of
+ * connecting would not help: the second side aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets
+ * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16,
+ * hoist__fabric_connect() blocks for minutes where a firewall swallows the packets to the peer's
+ * port.
  *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _send(),
  * _disconnect() and _close(), and may call _send() but not _disconnect() or _close().

@@ -6,15 +6,15 @@
  * same machine opens /proc/PID/fd/NUMBER.  No socket, and no waiting, is needed.
  *
  *   machine    a number that two processes have in common if they share the kernel, the namespaces
- * of processes, of users and of the network, the user, and the group's secret.  Nobody without the
- * secret can compute the kernel's boot id from the number
+ *              of processes, of users and of the network, the user, and the group's secret.  Nobody
+ *              without the secret can compute the kernel's boot id from the number
  *
  * Safety: the kernel lets a process open descriptors of another one only where the first could read
  * the other's memory anyway (PTRACE_MODE_READ: the same user and groups, no more privileges).  The
- * other process is trusted no further.  The file is not opened before it has shown to be a file of
- * the memfds' file system, and to be the one with the inode: another process may have got the
- * process id, and the open of a device or a pipe may block or act.  Its seals and its size are
- * still to be checked: hoist__shared_open() does.
+ * other process is trusted no further.  Another process may have got its process id, and opening a
+ * device or a pipe may block or act.  So the file is opened only once it is known to lie in the
+ * memfds' file system and to have the inode.  hoist__shared_open() then checks its seals and its
+ * size.
  */
 #ifndef HOIST_NET_NEIGHBOUR_H
 #define HOIST_NET_NEIGHBOUR_H

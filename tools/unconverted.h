@@ -20,8 +20,8 @@ void unconverted_count(struct unconverted *unconverted, hoist_dtype asked, hoist
  * Returns: a STATUS_*. */
 int unconverted_count_all(struct unconverted *unconverted, hoist_dtype asked, hoist_load *load);
 
-/* For commands that print bytes or digests: counts these tensors, too, and says on standard error how
- * many there are, if any.  Returns: a STATUS_*. */
+/* For commands that print bytes or digests: counts these tensors, too, and says on standard error
+ * how many there are, if any.  Returns: a STATUS_*. */
 int unconverted_note(hoist_dtype asked, hoist_load *load);
 
 /* Prints a line of a report, if there are such tensors.  @converted: the dtypes that are converted,

@@ -9,14 +9,15 @@
  *
  * Each rank asks for tensors, slices and a dtype of its own, on a device of its own.  Bytes that one
  * rank wants are read by that rank.  All others are divided among the ranks, and each byte is read
- * from storage once.  There are two kinds of groups; "tcp:" below is also the kind of "dir:FOLDER/NAME":
+ * from storage once.  There are two kinds of groups.  "dir:FOLDER/NAME" is of the second kind: all
+ * that is said of "tcp:" holds for "dir:", too, but for the door.
  *
- *                     "shm:NAME"                       "tcp://HOST:PORT/NAME"
+ *                     "shm:NAME"                       "tcp://HOST:PORT/NAME", "dir:FOLDER/NAME"
  *   ranks             of one user on one machine       on any machines that reach each other
  *   bytes go by       memory that all share            UCX: RDMA where there is, else TCP; on one
  *                                                      machine, memory that its ranks share
- *   they meet         at an abstract socket            at the door: an address of one of them;
- *                                                      or at a folder that all see
+ *   they meet         at an abstract socket            "tcp:": at the door, an address of one of
+ *                                                      them; "dir:": at a folder that all see
  *   their number      n_ranks, fixed                   n_ranks, or 0: unknown; ranks may come
  *                                                      late, and go
  *   one fails         all fail                         the others go on without it
@@ -25,8 +26,8 @@
  *
  * Memory: each rank shares up to 16 MiB ("shm:"), or a quarter of its budget, 16 to 128 MiB
  * ("tcp:"), which its load's budget bounds beside the staging slots.  Beside the budget, a rank of a
- * "tcp:" group keeps what each other rank wants: 0.5 MiB for each TiB of the files, or up to 33 MiB if
- * that rank wants a part of each cell of 2 MiB (columns).  Ranks of one process each have
+ * "tcp:" group keeps the wants of each other rank: 0.5 MiB for each TiB of the files, or up to
+ * 33 MiB if that rank wants a part of each cell of 2 MiB (columns).  Ranks of one process each have
  * a budget of their own: a rank that waits for bytes of another's would wait for the timeout.
  *
  * Groups of one machine ("shm:").  Bytes for all are put into memory that all share, by the rank that
@@ -46,38 +47,39 @@
  * Trust: another user's process is refused.  A process of the same user that is no rank, or a
  * broken one, cannot harm a rank's memory, but it can make the load fail or give wrong bytes.
  *
- * Groups of several machines ("tcp:").  HOST:PORT is the door: the first rank that can listen there
- * listens, and the others connect; so HOST is a name or an address of the machine of one of them.  If
- * HOST has several addresses, the door is at each of them that its machine has.
- * NAME keeps groups apart that use one door by mistake.  "dir:FOLDER/NAME" needs no address: each rank
- * writes a file NAME.ID.member into the folder, which all must see (a shared file system), with the
- * addresses of its machine, and removes the file at the end.  A load begins once n_ranks have come, or,
- * if n_ranks is 0, nobody new has come for a second; after the timeout, with those that are there.
- * A rank that comes when others have begun takes part from the next file on.  It reads the bytes
- * before by itself, or asks the others for them if it has no files.  A rank that has all that it
- * wants stays until those that need its bytes have them.
+ * Groups of several machines ("tcp:", "dir:").  HOST:PORT is the door: the first rank that can listen
+ * there listens, and the others connect; so HOST is a name or an address of the machine of one of
+ * them.  If HOST has several addresses, the door is at each of them that its machine has.  NAME
+ * keeps groups apart that use one door by mistake.  "dir:FOLDER/NAME" needs no address: each rank
+ * writes a file NAME.ID.member, with the addresses of its machine, into the folder, and removes the
+ * file at the end.  All ranks must see the folder (a shared file system).
+ *
+ * A load begins once n_ranks have come, or, if n_ranks is 0, nobody new has come for a second; after
+ * the timeout, with those that are there.  A rank that comes when others have begun takes part from
+ * the next file on.  It reads the bytes before by itself, or asks the others for them if it has no
+ * files.  A rank that has all that it wants stays until those that need its bytes have them.
  *
  * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  If a child of
- * fork() outlives the rank, this takes 5 s, too: the child keeps the rank's connections open.  A rank that
- * is slow waits alone: after some seconds the others do not wait for it, and it reads by itself the
- * bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the network
- * has an XXH3-128) is asked no more.
+ * fork() outlives the rank, this takes 5 s, too: the child keeps the rank's connections open.  A rank
+ * that is slow waits alone: after some seconds the others do not wait for it, and it reads by itself
+ * the bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the
+ * network has an XXH3-128) is asked no more.  A rank fails if its own load fails, if its files differ
+ * from the group's, or if it does not know the group's secret.
+ *
  * Ranks of one user on one machine share memory, as those of a "shm:" group do: a machine's network
- * carries each byte once, however many ranks it has.  A broken rank of the same user can give its
- * neighbours wrong bytes.
- * A rank fails if its own load fails, if its files differ from the group's, or if it does not know
- * the group's secret.  Without UCX (libucp.so.0) a rank reads all from storage, and its report says
- * so.
+ * carries each byte once, however many ranks the machine has.  A broken rank of the same user can
+ * give its neighbours wrong bytes.  Without UCX (libucp.so.0) a rank reads all from storage, also
+ * beside ranks of its own machine, and its report says so.
  *
  * The same files: names, types, shapes and places of all tensors, metadata (with the digests that
- * files of `hoist cp --digest` hold), sizes of files, and 64 blocks from all over the files are compared.
- * Times and inodes may differ.
+ * files of `hoist cp --digest` hold), sizes of files, and 64 blocks from all over the files are
+ * compared.  Times and inodes may differ.
  *
  * Secret: a rank proves that it knows the group's secret, and asks the same of the other, before it
  * says or learns anything.  The secret is `secret`, or the environment's HOIST_GROUP_SECRET, or the
- * text of the file that HOIST_GROUP_SECRET_FILE names: 16 bytes and more.  Without any, ranks of one user
- * meet on one machine alone, at a loopback address.  Nothing is encrypted, and a program
- * that reaches UCX's ports can harm the process: doc/group.md says which network is assumed.
+ * text of the file that HOIST_GROUP_SECRET_FILE names: 16 bytes and more.  Without any, ranks of one
+ * user meet on one machine alone, at a loopback address.  Nothing is encrypted, and a program that
+ * reaches UCX's ports can harm the process: doc/group.md says which network is assumed.
  */
 #ifndef HOIST_GROUP_H
 #define HOIST_GROUP_H
@@ -154,8 +156,8 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *
  * Returns: 0; as hoist_load_start(); -EINVAL (no name, no such rank, a timeout too short; a secret
  *   too short); -ENOTSUP (an option that groups do not have; a name of another kind); -EHOSTUNREACH
- *   (nobody knows HOST); as open() (FOLDER); -EACCES (no secret, and HOST is no loopback address; a secret's file that
- *   others may read). */
+ *   (nobody knows HOST); as open() (FOLDER); -EACCES (no secret, and HOST is no loopback address; a
+ *   secret's file that others may read). */
 HOIST_API int hoist_group_load(const hoist_group *group, hoist_checkpoint *checkpoint,
 			       const hoist_load_options *options, hoist_load **ret);
 
@@ -177,7 +179,7 @@ typedef struct hoist_group_report {
  * Threads: any. */
 HOIST_API int hoist_group_get_report(hoist_load *load, hoist_group_report *report);
 
-/* A rank of a "tcp:" group, as the rank at the door sees it. */
+/* A rank of a "tcp:" group, as the rank that is asked sees it. */
 typedef struct hoist_group_member {
 	size_t size; /* sizeof(hoist_group_member) of the library; fields may be added at the end */
 	uint64_t id; /* random */
@@ -194,8 +196,8 @@ typedef struct hoist_group_member {
 /* Calls @each for each rank of a "tcp:" group that is loading now, in this process or another, until a
  * call does not return 0; a negative value is the result then.  The member is valid during the call.
  * Figures are at most 100 ms old.
- * Returns: 0; -ECONNREFUSED and the like (no group is at its door); -EACCES (the secret is not the
- *   group's); -EINVAL (at the door is a group of another name); -ETIMEDOUT; -ENOTSUP ("shm:"). */
+ * Returns: 0; -ECONNREFUSED and the like (no rank of the group is there); -EACCES (the secret is not
+ *   the group's); -EINVAL (at the door is a group of another name); -ETIMEDOUT; -ENOTSUP ("shm:"). */
 HOIST_API int hoist_group_look(const hoist_group *group,
 			       int (*each)(void *context, const hoist_group_member *member),
 			       void *context);

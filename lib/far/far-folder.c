@@ -10,9 +10,9 @@
  *     10.0.0.1:34567     each address
  *
  * A member posts first and reads the folder then, so of two members one at least sees the other.
- * The one that was born later connects.  If that cannot be done in this direction, the other one
- * does so after some time.  Whoever can write to the folder can send a member to any address, where
- * the secret stops it. */
+ * The one that was born later connects.  If that fails, the other one connects after some time.
+ * Whoever can write to the folder can have a member connect to any address: the member says nothing
+ * there before both sides have proved that they know the secret. */
 #include "config.h"
 
 #include <dirent.h>
@@ -241,7 +241,7 @@ void hoist__far_look_in_folder(struct hoist__far *far, uint64_t now)
 		return;
 	far->door_at = now;
 	read_folder(far, take_member);
-	/* The first to be born has nobody to be shown a roster by. */
+	/* Nobody shows a roster to the member that was born first. */
 	for (unsigned i = 0; i < far->n_known; i++)
 		alone = alone && (far->known[i].gone || !far->known[i].earlier);
 	far->met_door = far->met_door || alone;

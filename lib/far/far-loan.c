@@ -15,7 +15,7 @@
 
 /* A slot that was borrowed for so long is copied, and given back: its owner needs the slot. */
 #define BORROW_NS (UINT64_C(200) * 1000000)
-/* Who keeps a slot for so long is left out. */
+/* A member that keeps a slot for so long is left out. */
 #define LEND_NS HOIST__SWARM_PATIENCE_NS
 
 /* --- the memory --- */
@@ -35,7 +35,7 @@ static int populate(void *base, size_t bytes, bool collapse)
 	return err < 0 ? hoist__fail_errno(err == -EAGAIN ? -ENOMEM : err, "slots of a group") : 0;
 }
 
-/* Returns: 0; what failed, and nothing is left. */
+/* Returns: 0; an error, and nothing is left. */
 static int make_shared(struct hoist__far *far)
 {
 	int err = hoist__shared_create(HOIST__FAR_BOARD_BYTES + slots_bytes(far), &far->shared);
@@ -147,7 +147,7 @@ void hoist__far_refill(struct hoist__far *far, unsigned slot)
 		atomic_fetch_add(&far->board->editions[slot], 1);
 }
 
-static void end_loan(struct hoist__far *far, struct hoist__far_peer *peer, unsigned slot)
+static void take_back(struct hoist__far *far, struct hoist__far_peer *peer, unsigned slot)
 {
 	peer->lent[slot] = (struct hoist__far_lent){.ticket = 0};
 	far->n_lent--;
@@ -182,14 +182,14 @@ void hoist__far_returned(struct hoist__far *far, struct hoist__far_peer *peer, u
 {
 	for (unsigned i = 0; i < far->n_slots && ticket != 0; i++)
 		if (peer->lent[i].ticket == ticket)
-			end_loan(far, peer, i);
+			take_back(far, peer, i);
 }
 
 void hoist__far_forget_lent(struct hoist__far *far, struct hoist__far_peer *peer)
 {
 	for (unsigned i = 0; i < far->n_slots; i++)
 		if (peer->lent[i].ticket != 0)
-			end_loan(far, peer, i);
+			take_back(far, peer, i);
 }
 
 bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far_peer *peer)
@@ -202,7 +202,7 @@ bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far
 	return false;
 }
 
-bool hoist__far_keeps_loan(const struct hoist__far *far, const struct hoist__far_peer *peer,
+bool hoist__far_keeps_lent(const struct hoist__far *far, const struct hoist__far_peer *peer,
 			   uint64_t now)
 {
 	for (unsigned i = 0; far->n_lent > 0 && i < far->n_slots; i++)
@@ -211,7 +211,7 @@ bool hoist__far_keeps_loan(const struct hoist__far *far, const struct hoist__far
 	return false;
 }
 
-void hoist__far_excuse_borrowers(struct hoist__far *far, uint64_t gap)
+void hoist__far_excuse_lent(struct hoist__far *far, uint64_t gap)
 {
 	for (unsigned p = 0; far->n_lent > 0 && p < HOIST__FAR_PEERS; p++)
 		for (unsigned i = 0; i < far->n_slots; i++)
@@ -247,7 +247,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 	hoist__engine_wake(far->load->job.engine);
 }
 
-/* Was the slot the lender's, with the same bytes, all the time that it was read? */
+/* Had the giver's slot the same bytes all the time that it was read? */
 static bool still_holds(const struct hoist__far_loan *loan)
 {
 	atomic_thread_fence(memory_order_acquire);
@@ -292,10 +292,10 @@ void hoist__far_give_back_all(struct hoist__far *far)
 		hoist__far_give_back(far, i);
 }
 
-void hoist__far_own_loans(struct hoist__far *far, unsigned lender)
+void hoist__far_own_loans(struct hoist__far *far, unsigned giver)
 {
 	for (unsigned i = 0; i < far->n_slots; i++)
-		if (far->slots[i].loan.bytes != NULL && far->slots[i].peer == lender)
+		if (far->slots[i].loan.bytes != NULL && far->slots[i].peer == giver)
 			(void)hoist__far_own(far, i);
 }
 
@@ -317,8 +317,8 @@ void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 
 /* --- the load's copies --- */
 
-/* Reads bytes of a slot whose lender has used it for another cell: this process stood still for
- * long, and the lender gave it up. */
+/* Reads bytes of a slot whose giver has used it for another cell: this process stood still for
+ * long, and the giver gave it up. */
 static void read_again(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
 		       unsigned char *to)
 {

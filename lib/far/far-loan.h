@@ -8,18 +8,21 @@
  *
  * A member maps the memory of each neighbour that says HELLO (net/neighbour.h), and says in its
  * ASKs that it did.  The giver answers LEND ticket, slot, edition, and computes no digest: no
- * network carried the bytes.  The taker's own slot then stands for the giver's: the load's threads
- * copy from there to the load's places, and the taker says TOOK once its own slot is free again, or
- * after BORROW_NS: it copies the cell into its own slot then, so that a slow load holds no
- * neighbour's slots.  The same before it sends or lends the cell on, and when the lender leaves, so
- * that each loan is known to the owner of the bytes.  Where a step fails (no memfd, no /proc,
- * another user), the fabric moves the bytes.
+ * network carries the bytes.  The giver's slot then stands for the taker's own: the load's threads
+ * copy from the giver's slot to the load's places.  The taker says TOOK once its own slot is free
+ * again.  It copies the cell into its own slot, and says TOOK at once,
  *
- * The edition counts how often the slot was filled.  A giver that has given up a taker, which may
- * live and stand in the middle of a copy, fills the slot anew: first it counts, then it writes.
- * Who has copied from a loan looks at the edition afterwards.  If it has changed, the bytes do not
- * count: they are read from the files, or the load fails.  Memory of neighbours stays mapped until
- * the load ends, since copies may be on their way.
+ *   - after BORROW_NS, so that a slow load holds no neighbour's slots,
+ *   - before it sends or lends the cell on, and when the giver leaves, so that the owner of the
+ *     bytes knows of each loan.
+ *
+ * Where a step fails (no memfd, no /proc, another user), the fabric moves the bytes.
+ *
+ * The edition counts how often the slot was filled.  A taker that the giver has given up may live,
+ * and stand in the middle of a copy.  So a giver that fills a slot anew counts first, and writes
+ * then.  A thread that has copied from a loan looks at the edition afterwards.  If the edition has
+ * changed, the bytes do not count: they are read from the files, or the load fails.  Memory of
+ * neighbours stays mapped until the load ends, since copies may be on their way.
  */
 #ifndef HOIST_LIB_FAR_FAR_LOAN_H
 #define HOIST_LIB_FAR_FAR_LOAN_H
@@ -61,11 +64,11 @@ struct hoist__far_loan {
 /* Makes the memory of the slots; shared, if that can be.  Returns: 0; as hoist__region_create(). */
 int hoist__far_arena_make(struct hoist__far *far);
 
-/* Gives it back, unless it @stays, and neighbours' memory. */
+/* Gives the slots' memory back, unless it @stays, and unmaps the neighbours'. */
 void hoist__far_arena_end(struct hoist__far *far, bool stays);
 
-/* Takes memory for a slot, whose lack must show here, and not as SIGBUS at a touch.  Threads: that
- * which fills the slot.  Returns: 0; -ENOMEM. */
+/* Takes memory for a slot: a lack of memory shows here, and not as SIGBUS at a touch.  Threads: the
+ * one that fills the slot.  Returns: 0; -ENOMEM. */
 int hoist__far_populate(struct hoist__far *far, unsigned slot);
 
 /* Copies bytes of one cell, whose slot is HERE, for the load.  Threads: any. */
@@ -85,19 +88,19 @@ void hoist__far_refill(struct hoist__far *far, unsigned slot);
 /* Does a deed HOIST__SWARM_SEND that lends. */
 void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now);
 
-/* The taker has said TOOK or UNASK; or has left.  Pre: lock. */
+/* The taker has said TOOK or UNASK, or has left.  Pre: lock. */
 void hoist__far_returned(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t ticket);
 void hoist__far_forget_lent(struct hoist__far *far, struct hoist__far_peer *peer);
 
-/* Does the peer have slots on loan; any, with NULL? */
+/* Does the peer have slots of this member's; any peer, with NULL? */
 bool hoist__far_is_lending(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
-/* Does the peer keep a slot for too long?  It breaks the rules: it would have copied the cell. */
-bool hoist__far_keeps_loan(const struct hoist__far *far, const struct hoist__far_peer *peer,
+/* Does the peer keep a slot for too long?  It breaks the rules: a taker copies the cell in time. */
+bool hoist__far_keeps_lent(const struct hoist__far *far, const struct hoist__far_peer *peer,
 			   uint64_t now);
 
-/* The process did not run for @gap: the borrowers' time was as long. */
-void hoist__far_excuse_borrowers(struct hoist__far *far, uint64_t gap);
+/* The process did not run for @gap: the takers' time was as long. */
+void hoist__far_excuse_lent(struct hoist__far *far, uint64_t gap);
 
 /* A giver's LEND.  Pre: lock. */
 void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
@@ -110,8 +113,8 @@ bool hoist__far_own(struct hoist__far *far, unsigned slot);
 void hoist__far_give_back(struct hoist__far *far, unsigned slot);
 void hoist__far_give_back_all(struct hoist__far *far);
 
-/* The lender has left. */
-void hoist__far_own_loans(struct hoist__far *far, unsigned lender);
+/* The giver has left: its loans are copied. */
+void hoist__far_own_loans(struct hoist__far *far, unsigned giver);
 
 /* Gives back loans whose cells were used, and copies those that are old. */
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now);

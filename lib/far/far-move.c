@@ -300,10 +300,10 @@ const struct hoist__fabric_handlers hoist__far_handlers = {
 static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
-	struct hoist__far_peer *peer = hoist__far_peer_of(far, act->member);
+	bool lost = !hoist__far_own(far, act->slot);
+	struct hoist__far_peer *peer = lost ? NULL : hoist__far_peer_of(far, act->member);
 	struct hoist__far_send *send = far->sends;
 	struct hoist__far_piece piece = {.next = 0};
-	bool lost = !hoist__far_own(far, act->slot);
 	bool same = slot->has_digest && memcmp(slot->blocks, act->blocks, sizeof act->blocks) == 0;
 	while (send->busy)
 		send++;
@@ -311,22 +311,21 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 		.busy = true,
 		.ticket = act->ticket,
 		.peer = peer,
-		.took = peer == NULL || lost,
+		.took = peer == NULL,
 		.slot = act->slot,
 		.number = act->member,
 		.n_open = 1,
 		.n_blocks = hoist__blocks_count(act->blocks),
 		.since = now,
 	};
-	struct hoist__far_message offer = {
+	struct hoist__far_message answer = {
 		.kind = lost ? HOIST__FAR_REFUSE : HOIST__FAR_OFFER,
 		.ticket = act->ticket,
 	};
-	if (lost)
-		peer = NULL;
-	offer.digest = same || lost ? slot->digest
-				    : digest_of(far, act->cell, act->blocks, slot->job.slot);
-	say_to(far, act->member, &offer);
+	if (peer != NULL)
+		answer.digest = same ? slot->digest
+				     : digest_of(far, act->cell, act->blocks, slot->job.slot);
+	say_to(far, act->member, &answer);
 	while (peer != NULL && !peer->broken &&
 	       hoist__far_next_piece(far, act->cell, act->blocks, &piece)) {
 		send->n_open++;

@@ -215,7 +215,7 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
 	else if (far->ready &&
-		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_loan(far, peer, now))) {
+		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_lent(far, peer, now))) {
 		(void)snprintf(far->note, sizeof far->note,
 			       "the member at %s was left out: it does not take what it asks for",
 			       peer->at.text);
@@ -289,7 +289,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
-	/* UCX does not bear that one connects to the dead (net/fabric.h). */
+	/* UCX may abort when it connects to a peer that has died (net/fabric.h). */
 	if (err == 0 && hoist__channel_ended(peer->channel))
 		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
 	if (err == 0)

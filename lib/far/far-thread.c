@@ -160,7 +160,7 @@ static void excuse_silence(struct hoist__far *far, uint64_t gap, uint64_t now)
 {
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
 		far->peers[i].heard_at += gap;
-	hoist__far_excuse_borrowers(far, gap);
+	hoist__far_excuse_lent(far, gap);
 	hoist__far_excuse_takers(far, gap);
 	if (!far->ready)
 		return;

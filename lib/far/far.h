@@ -68,8 +68,8 @@
  *
  * Trust: members know the secret, and are trusted not to forge bytes.  All the same, their messages
  * are checked, so that a broken member can give neither a fault nor, where digests of the tensors
- * are verified, wrong bytes.  A neighbour's memory is trusted like a file of the same user: who may
- * write to it could write to this process as well.
+ * are verified, wrong bytes.  A neighbour's memory is trusted like a file of the same user: a
+ * process that may write to it could write to this process as well.
  *
  * Threads: the far thread has peers, sockets and the fabric to itself.  `lock` guards the swarm,
  * the slots, `state`, `err` and the queue of cells to be read, which the reading thread
@@ -181,7 +181,7 @@ struct hoist__far_slot {
 	bool failed;			    /* a piece did not come whole */
 	bool offered;
 	bool populated; /* its own memory has pages */
-	bool lost;	/* it is HERE, but its lender has filled the slot anew */
+	bool lost;	/* it is HERE, but its giver has filled the slot anew */
 	struct hoist__far_loan loan;
 	bool has_digest;
 	struct hoist__far_digest digest; /* offered, or of `blocks` of a slot that is HERE */
@@ -211,7 +211,7 @@ struct hoist__far {
 	char *door_text;  /* "host:port"; the folder */
 	int folder_fd;	  /* -1: the group has a door */
 	bool posted;	  /* this member's file is in the folder, */
-	uint64_t born;	  /* since then */
+	uint64_t born;	  /* since then, by the clock of the folder's server */
 	/* HOST has these addresses.  With a folder: this member; for a visitor, the members. */
 	struct hoist__address door[HOIST__FAR_DOORS];
 	unsigned n_doors;

@@ -5,8 +5,8 @@
 
 #include "lib/swarm/swarm-view.h"
 
-/* A member of a chain is so much more patient with the next one for each that is behind that one:
- * of those that wait for a slow member, the one before it is to say so. */
+/* A member of a chain waits so much longer for the next one, for each member behind the next one:
+ * of those that wait for a slow member, the one before the slow member is to say so. */
 #define BEHIND_NS (HOIST__SWARM_PATIENCE_NS / 8)
 #define MOST_BEHIND 4u
 

@@ -70,8 +70,8 @@ static void rotate(unsigned *members, unsigned n, unsigned by)
 		members[i] = before[(by + i) % n];
 }
 
-/* Moves members that are slow, or that nobody asks, behind the others.  Returns: how many others.
- */
+/* Moves members that are slow, or that nobody asks, behind the others.
+ * Returns: the number of the others. */
 static unsigned put_slow_last(const struct hoist__swarm *swarm, uint64_t now, unsigned *members,
 			      unsigned n)
 {
@@ -107,7 +107,7 @@ static unsigned find_houses(const struct hoist__swarm *swarm, size_t cell,
 	unsigned n_houses = 0;
 	for (unsigned i = 0; i < n; i++) {
 		const struct hoist__swarm_member *member = &swarm->members[way->members[i]];
-		unsigned *index = &house_of[member->housemate];
+		unsigned *index = &house_of[member->first_of_machine];
 		uint64_t hash =
 			i == 0 && way->has_reader ? UINT64_MAX : mix(member->id + mix(cell));
 		bool is_new = *index == HOIST__SWARM_NOBODY;
@@ -132,7 +132,7 @@ static void make_tree(const struct hoist__swarm *swarm, size_t cell, unsigned n_
 		      struct hoist__swarm_way *way)
 {
 	const struct hoist__swarm_way list = *way;
-	unsigned house_of[HOIST__SWARM_MEMBERS]; /* of each housemate */
+	unsigned house_of[HOIST__SWARM_MEMBERS]; /* by first_of_machine */
 	unsigned next[HOIST__SWARM_MEMBERS];
 	struct house houses[HOIST__SWARM_MEMBERS];
 	unsigned n = 0;
@@ -152,7 +152,7 @@ static void make_tree(const struct hoist__swarm *swarm, size_t cell, unsigned n_
 		}
 	}
 	for (; n < way->n; n++) {
-		unsigned house = house_of[swarm->members[way->members[n]].housemate];
+		unsigned house = house_of[swarm->members[way->members[n]].first_of_machine];
 		bool alone = house == HOIST__SWARM_NOBODY;
 		way->before[n] = !alone ? houses[house].place : n > 0 ? n - 1 : 0;
 	}
@@ -294,20 +294,21 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now)
 }
 
 /* Finds the first member of each member's machine. */
-static void find_housemates(struct hoist__swarm *swarm)
+static void find_machines(struct hoist__swarm *swarm)
 {
 	swarm->shares = false;
 	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
 		struct hoist__swarm_member *member = &swarm->members[m];
-		member->housemate = m;
-		for (unsigned o = 0; o < m && member->machine != 0 && member->housemate == m; o++)
+		member->first_of_machine = m;
+		for (unsigned o = 0; o < m && member->machine != 0 && member->first_of_machine == m;
+		     o++)
 			if (swarm->members[o].machine == member->machine)
-				member->housemate = o;
-		swarm->shares = swarm->shares || member->housemate != m;
+				member->first_of_machine = o;
+		swarm->shares = swarm->shares || member->first_of_machine != m;
 	}
 }
 
-/* In the ring's order; in that of the street? */
+/* Is @a before @b in the ring, or, with @street, in the street? */
 static bool is_before(const struct hoist__swarm_member *a, const struct hoist__swarm_member *b,
 		      bool street)
 {
@@ -327,7 +328,7 @@ static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, un
 static void make_ring(struct hoist__swarm *swarm)
 {
 	swarm->n_ring = 0;
-	find_housemates(swarm);
+	find_machines(swarm);
 	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
 		if (swarm->members[m].id == 0)
 			continue;

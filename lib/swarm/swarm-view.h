@@ -40,8 +40,8 @@ struct hoist__swarm_member {
 	bool distrusted;
 	uint64_t id;
 	uint64_t machine;
-	unsigned housemate; /* the first member of its machine, with or without a number */
-	size_t first_cell;  /* of its pace */
+	unsigned first_of_machine; /* the first member of its machine, with or without a number */
+	size_t first_cell;	   /* of its pace */
 	size_t done;
 	size_t done_was;   /* at `moved_at`: */
 	uint64_t moved_at; /* `done` was seen to change last */
@@ -82,8 +82,7 @@ struct hoist__swarm_slot {
 	struct hoist__member_set served; /* that got the cell */
 	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
 	uint64_t view;
-	unsigned n_behind; /* in a chain: those behind the one that is expected, MOST_BEHIND at most
-			    */
+	unsigned n_behind; /* in a chain: so many wait behind the expected one, up to a bound */
 	unsigned place;	   /* of this member in the cell's way, as of then, */
 	unsigned depth;	   /* and so many members from the reader */
 	uint64_t since;	   /* of the state */

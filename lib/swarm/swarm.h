@@ -16,6 +16,8 @@
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
  *             not begun, waits until one of them is near, and reads the cells before by itself.
  *             `done` cells of a member's pace are HERE or past: it asks for none of them any more
+ *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
+ *             member without a number shares with nobody, and is a machine by itself
  *   ring      all members that have ever been, in the order of a hash of their ids
  *   street    the same, machine by machine, in the order of a hash of the machines
  *   turn      of a cell: the cell's number, modulo the members of the ring whose first cell is
@@ -25,8 +27,6 @@
  *             is.  If the turn is none of theirs, rendezvous hashing chooses.  If none of those
  *             that want the cell has the files, the same among all that have.  A slow or
  *             distrusted member is no reader.  The reader reads the blocks that anybody wants
- *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
- *             member without a number shares with nobody, and is a machine by itself
  *   way       of a cell: its reader, then those that want the cell, in the street's order, slow
  *             ones last.  A late member is on the ways of cells before its first in its own view
  *             alone.  The bytes go along the way as a chain, as a star, or not at all (apart)
@@ -50,9 +50,11 @@
  *                        A cell whose reading failed is refused at once from then on
  *     refused            ask the next: the heads before in the chain, back to the reader.  Then
  *                        read, if this member has the files.  Then ask each that has them, as the
- * last resort, in turn and ever more patiently own reading fails  the same; at last, read this
- * member's own blocks alone no word            after a member's patience: the same, and the silent
- * member is slow left, died, slow   the same at once became the reader  the same at once: read
+ *                        last resort, in turn and ever more patiently
+ *     own reading fails  the same; at last, read this member's own blocks alone
+ *     no word            after a member's patience: the same, and the silent member is slow
+ *     left, died, slow   the same at once
+ *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
@@ -62,9 +64,9 @@
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
  * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and the time in which all slots come or
  * go, one after the other, at the speed of the quickest other member: a slow network is no slow
- * member. In a chain, a member is the more patient with the one before it the farther it is from
- * the reader, and with the one behind it the more members wait behind that one.  So one that is
- * beside a slow member says so, and not one that waits because the next one waits.
+ * member.  In a chain, a member is the more patient with the one before it the farther it is from
+ * the reader, and with the one behind it the more members wait behind that one.  So the member
+ * beside a slow one says that it is slow.  A member beside one that waits itself does not.
  *
  * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
  * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the

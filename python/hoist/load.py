@@ -75,7 +75,7 @@ class Load(_hoist.Load):
     budget_bytes, window_peak_bytes, device, emulated, engine, engine_reason, io_reason, open_ns, and,
     with the sum `ns`, where the time went: plan_ns, allocate_ns, caller_ns, read_ns, convert_ns, copy_ns,
     pages_ns, group_ns, budget_ns, work_ns (include/hoist/load.h).  `explain()` tells these in a line.
-    `group`, for "tcp:" alone, is a dict: members, storage_bytes, received_bytes (from members), sent_bytes,
+    `group`, for "tcp:" and "dir:", is a dict: members, storage_bytes, received_bytes (from members), sent_bytes,
     refused, late, note (include/hoist/group.h).
 
     After a failure of a load in place, the exception has `into_states`: a dict of the keys of `into`
@@ -360,10 +360,9 @@ def load(source, device=None, *, window=None, progress=None, **options):
         "shm:NAME", or for several machines "tcp://HOST:PORT/NAME" or "dir:FOLDER/NAME", a folder that
         all see (doc/group.md; "tcp:" below is both), and "R/N": this process is rank R of N that load
         together.  The group reads each byte once.  A rank may have tensors before the others have
-        theirs.  At the end all ranks of "shm:" have succeeded, or
-        none; those of "tcp:" go on without one that failed, and may leave out `rank`.  Where there is
-        nothing at `source`, the ranks of "tcp:" that have the files give all bytes.  Not with
-        `order`, `window` and maps.
+        theirs.  At the end all ranks of "shm:" have succeeded, or none; those of "tcp:" go on without
+        one that failed, and may leave out `rank`.  Where there is nothing at `source`, the ranks of
+        "tcp:" that have the files give all bytes.  Not with `order`, `window` and maps.
     group_timeout : float, optional
         Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
     group_secret : str, optional

@@ -255,8 +255,8 @@ def load_into(module, source, *, strict=True, changed_only=False, slices=None, *
     `changed_only` reads all.  From then on each `load_into()` that ends well, with `changed_only` or
     without, records the digests of the tensors that it has filled.  The record belongs to the memory:
     not to the names, the module or the checkpoint.  A tensor is kept if the checkpoint's digest, dtype
-    and shape, and the slice, are those of the record, and read otherwise.  There is no record, or its end has come, and
-    so the tensor is read, if
+    and shape, and the slice, are those of the record, and read otherwise.  There is no record, or its
+    end has come, and so the tensor is read, if
 
     - the tensor is another object than the one that was loaded into, such as those that
       `Module.state_dict()` makes anew with each call; give the module, or keep the dict;

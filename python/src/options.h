@@ -46,8 +46,8 @@ struct load_options {
 int hoist_py_read_options(PyObject *args, PyObject *keywords, struct load_options *ret);
 void hoist_py_drop_options(struct load_options *options);
 
-/* Reads None, or the tuple of python/hoist/groups.py, into @ret, which is all zeros.  Returns: 0; -1 with
- * an exception.  hoist_py_drop_group() is due in both cases. */
+/* Reads None, or the tuple of python/hoist/groups.py, into @ret, which is all zeros.  Returns: 0;
+ * -1 with an exception.  hoist_py_drop_group() is due in both cases. */
 int hoist_py_read_group(PyObject *group, struct group_option *ret);
 void hoist_py_drop_group(struct group_option *group);
 

@@ -8,9 +8,7 @@
  * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  Exit: 0, 1, 77. */
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,19 +268,6 @@ static uint64_t number_in(const char *variable, uint64_t otherwise)
 	return text != NULL && text[0] != '\0' ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* Members that were killed have left their files. */
-static void remove_door(void)
-{
-	const char *folder = support_path("door");
-	DIR *entries = opendir(folder);
-	const struct dirent *entry;
-	CHECK(entries != NULL);
-	while ((entry = readdir(entries)) != NULL)
-		(void)unlinkat(dirfd(entries), entry->d_name, 0);
-	(void)closedir(entries);
-	OK(rmdir(folder));
-}
-
 int main(void)
 {
 	const char *form = getenv("HOIST_TEST_FORM");
@@ -311,7 +296,7 @@ int main(void)
 	       "cancelled, %u came late; %u of %u without files had all\n",
 	       sums.rounds, sums.whole, sums.killed, sums.stopped, sums.cancelled, sums.late,
 	       sums.absent_whole, sums.absent);
-	remove_door();
+	support_remove(support_path("door")); /* with the files of members that were killed */
 	bytes_free(&files.bytes[0]);
 	support_cleanup();
 	return 0;

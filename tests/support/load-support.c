@@ -25,17 +25,21 @@ const char *support_folder(void)
 
 void support_cleanup(void)
 {
-	if (folder[0] == '\0')
-		return;
-	DIR *dir = opendir(folder);
-	CHECK(dir != NULL);
-	struct dirent *entry;
-	while ((entry = readdir(dir)) != NULL)
-		if (entry->d_type == DT_REG)
-			unlinkat(dirfd(dir), entry->d_name, 0);
-	closedir(dir);
-	OK(rmdir(folder));
+	if (folder[0] != '\0')
+		support_remove(folder);
 	folder[0] = '\0';
+}
+
+void support_remove(const char *path)
+{
+	DIR *dir = opendir(path);
+	CHECK(dir != NULL);
+	const struct dirent *entry;
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_type != DT_DIR)
+			(void)unlinkat(dirfd(dir), entry->d_name, 0);
+	(void)closedir(dir);
+	OK(rmdir(path));
 }
 
 const char *support_path(const char *name)

@@ -20,6 +20,9 @@
 const char *support_folder(void);
 void support_cleanup(void);
 
+/* Removes a folder, which has no folders in it, with its files. */
+void support_remove(const char *path);
+
 /* "<folder>/<name>"; the result is good until the 64th call after it.  One thread at a time. */
 const char *support_path(const char *name);
 

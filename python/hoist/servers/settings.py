@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The settings of hoist's plug-ins for servers."""
 
+from .. import launcher
 from ..options import Options
 from ..sizes import size
 
@@ -56,8 +57,7 @@ class Settings:
                                  f"{given[name]!r}")
         if self.window is not None and self.way not in (None, "stream", "group"):
             raise ValueError(f"a window belongs to the ways stream and group, not to {self.way}")
-        if self.group is not None and not (isinstance(self.group, str) and
-                                           self.group.startswith(("tcp://", "dir:"))):
+        if self.group is not None and not (isinstance(self.group, str) and launcher.is_far(self.group)):
             raise ValueError("group is where the ranks of several machines meet, tcp://HOST:PORT or dir:FOLDER, not "
                              f"{self.group!r}")
         if self.group is not None and self.way != "group":

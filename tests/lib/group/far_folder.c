@@ -3,7 +3,6 @@
  * were killed: the group meets all the same, and removes what is old.  Exit: 0, 1, 77. */
 #include "config.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,18 +37,6 @@ static void write_file(const char *path, const char *text)
 {
 	FILE *file = fopen(path, "w");
 	CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
-static void remove_folder(void)
-{
-	DIR *entries = opendir(folder);
-	const struct dirent *entry;
-	CHECK(entries != NULL);
-	while ((entry = readdir(entries)) != NULL)
-		if (unlinkat(dirfd(entries), entry->d_name, 0) < 0)
-			(void)unlinkat(dirfd(entries), entry->d_name, AT_REMOVEDIR);
-	(void)closedir(entries);
-	OK(rmdir(folder));
 }
 
 /* Files that are no member's. */
@@ -202,6 +189,7 @@ static void folders_that_are_refused(void)
 int main(void)
 {
 	static const size_t sizes[] = {5000000, 3000};
+	char path[512];
 	if (ucx_of_child() == 0)
 		return 77;
 	support_write("model.safetensors", 0, 2, sizes, -1);
@@ -211,7 +199,8 @@ int main(void)
 	CASE(nonsense_is_ignored);
 	CASE(killed_members_are_passed_over);
 	CASE(folders_that_are_refused);
-	remove_folder();
+	OK(rmdir(post(202, path)));
+	support_remove(folder);
 	support_cleanup();
 	return 0;
 }

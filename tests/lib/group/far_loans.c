@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Members of one machine that copy from each other's slots.  One of them stands still amid such a
- * copy until the lenders have filled their slots anew, copies so slowly that it has to give slots
+ * copy until the givers have filled their slots anew, copies so slowly that it has to give slots
  * back before, or gives none back, and is left out: each has the right bytes. */
 #include "config.h"
 
@@ -36,7 +36,7 @@ static void mark(unsigned bits)
 	(void)__atomic_fetch_or(&said->marks[self], bits, __ATOMIC_SEQ_CST);
 }
 
-/* Bytes of a slot that its lender has filled anew are read from the file. */
+/* Bytes of a slot that its giver has filled anew are read from the file. */
 WRAP(ssize_t, pread, (int fd, void *to, size_t n, off_t offset))
 {
 	if (is_copying)
@@ -44,7 +44,7 @@ WRAP(ssize_t, pread, (int fd, void *to, size_t n, off_t offset))
 	return __real_pread(fd, to, n, offset);
 }
 
-/* Once more before it ends, a lender fills all slots, with other bytes. */
+/* Once more before it ends, a giver fills all slots, with other bytes. */
 WRAP(void, hoist__far_arena_end, (struct hoist__far * far, bool stays))
 {
 	for (unsigned i = 0; stands_still && self != VICTIM && i < far->n_slots; i++) {

@@ -5,7 +5,6 @@
 
 #include "tests/lib/group/ranks.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/support/child.h"
+#include "tests/support/count.h"
 #include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 #include "tests/support/random.h"
@@ -91,33 +91,10 @@ void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed)
 	ranks_left_nothing();
 }
 
-static unsigned entries(const char *folder)
-{
-	unsigned n = 0;
-	DIR *dir = opendir(folder);
-	CHECK(dir != NULL);
-	while (readdir(dir) != NULL)
-		n++;
-	(void)closedir(dir);
-	return n;
-}
-
-static bool file_has(const char *path, const char *piece)
-{
-	char line[1024];
-	bool has = false;
-	FILE *file = fopen(path, "re");
-	CHECK(file != NULL);
-	while (!has && fgets(line, sizeof line, file) != NULL)
-		has = strstr(line, piece) != NULL;
-	(void)fclose(file);
-	return has;
-}
-
 void ranks_left_nothing(void)
 {
-	CHECK(are_far || !file_has("/proc/net/unix", group_name + strlen("shm:")));
-	CHECK(!file_has("/proc/self/maps", "memfd:"));
+	CHECK(are_far || count_lines_with("/proc/net/unix", group_name + strlen("shm:")) == 0);
+	CHECK(count_lines_with("/proc/self/maps", "memfd:") == 0);
 }
 
 void ranks_load_driven(const hoist_group *group, const char *path, const hoist_load_options *o,
@@ -127,7 +104,7 @@ void ranks_load_driven(const hoist_group *group, const char *path, const hoist_l
 	hoist_checkpoint *checkpoint = support_open(path);
 	hoist_load *load = NULL;
 	hoist_load_report report = {.size = sizeof report};
-	unsigned fds = entries("/proc/self/fd");
+	unsigned fds = count_entries("/proc/self/fd");
 	int err = hoist_group_load(group, checkpoint, o, &load);
 	if (err == 0)
 		err = drive(checkpoint, load, group->rank);
@@ -141,8 +118,8 @@ void ranks_load_driven(const hoist_group *group, const char *path, const hoist_l
 	if (load != NULL)
 		look(checkpoint, load, err);
 	hoist_load_destroy(load);
-	CHECK(entries("/proc/self/fd") == fds);
-	CHECK(!file_has("/proc/self/maps", "memfd:"));
+	CHECK(count_entries("/proc/self/fd") == fds);
+	CHECK(count_lines_with("/proc/self/maps", "memfd:") == 0);
 	hoist_checkpoint_close(checkpoint);
 }
 

@@ -3,7 +3,7 @@
  *
  * Each member has storage, and each machine an uplink and a downlink, which serve one after the
  * other at their rates.  Messages take LATENCY_NS, and so do loans between members of one machine.
-   A member's load uses each cell as soon as the cell is there.
+ * A member's load uses each cell as soon as the cell is there.
  * No bytes are moved: a send checks that the sender has the blocks in the slot, and a slot that is
  * used must have come from a slot or from storage. */
 #ifndef HOIST_TESTS_SWARM_SIM_H
