@@ -110,6 +110,8 @@ static void use_cells(unsigned m)
 	struct node *node = &sim_nodes[m];
 	bool slow =
 		the_sim->members[m].fate == SIM_SLOW_USE && sim_now >= the_sim->members[m].fate_ns;
+	if (the_sim->members[m].fate == SIM_STUCK && sim_now >= the_sim->members[m].fate_ns)
+		return; /* its load waits for a device, for ever */
 	while (node->first < the_sim->n_cells && node->has[node->first] != 0)
 		node->first++;
 	for (size_t c = node->first, n = 0; c < the_sim->n_cells; c++) {

@@ -23,7 +23,16 @@
 /* PARTS: of the files, cut within cells; COLUMNS: of each cell; NARROW: of each cell, so that two
  * members want each block. */
 enum sim_wants { SIM_ALL, SIM_PARTS, SIM_COLUMNS, SIM_NARROW, SIM_RANDOM, SIM_NOTHING };
-enum sim_fate { SIM_LIVES, SIM_DIES, SIM_HANGS, SIM_SLOW_LINK, SIM_SLOW_USE, SIM_LIES, SIM_CUT };
+enum sim_fate {
+	SIM_LIVES,
+	SIM_DIES,
+	SIM_HANGS,
+	SIM_SLOW_LINK,
+	SIM_SLOW_USE,
+	SIM_STUCK,
+	SIM_LIES,
+	SIM_CUT
+};
 
 struct sim_member {
 	bool reads;

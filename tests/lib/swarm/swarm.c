@@ -159,6 +159,12 @@ struct trouble {
 		"", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1, 1, 4                             \
 	}
 
+/* Of which one member has the files, on one of two machines. */
+#define THREE                                                                                      \
+	{                                                                                          \
+		"", 3, 4 * CELLS, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1, 1, 2                       \
+	}
+
 static const struct trouble troubles[] = {
 	{"a member of four dies", FOUR, 1, SIM_DIES, 0.5, 0, 2.2, 16},
 	{"two of eight die", EIGHT, 2, SIM_DIES, 0.5, 0, 2.2, 20},
@@ -177,6 +183,7 @@ static const struct trouble troubles[] = {
 	{"a slow member without files", SEEDS, 1, SIM_SLOW_LINK, 0.2, 0, 40, 230},
 	{"a member of a machine dies", MACHINES, 1, SIM_DIES, 0.5, 0, 2.2, 16},
 	{"a member of a machine hangs", MACHINES, 1, SIM_HANGS, 0.5, 0, 7, 16},
+	{"a member's load stops for good", THREE, 1, SIM_STUCK, 0.1, 0, 2.2, 40},
 	{"a machine of two dies", MACHINES, 4, SIM_DIES, 0.5, 0, 2.2, 40},
 };
 
