@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#define HOIST__ADDRESS_TEXT 64u
+#define HOIST__ADDRESS_TEXT 72u
 
 struct hoist__address {
 	struct sockaddr_storage socket;
