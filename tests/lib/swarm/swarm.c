@@ -159,7 +159,7 @@ struct trouble {
 		"", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1, 1, 4                             \
 	}
 
-/* Of which one member has the files, on one of two machines. */
+/* One member has the files, on one of two machines. */
 #define THREE                                                                                      \
 	{                                                                                          \
 		"", 3, 4 * CELLS, LINK, 10 * LINK, 1, SIM_ALL, 1.01, 1, 1, 2                       \
