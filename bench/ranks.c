@@ -155,7 +155,8 @@ static double copy_hot(const struct run *run)
 	return cpu;
 }
 
-/* A quarter of the rows of each tensor that is loaded; one of a single number is everybody's. */
+/* A quarter of the rows of each tensor that is loaded; one of a single number, or whose rows are no
+ * whole bytes, is everybody's. */
 static hoist_load_slice *quarters_of(const struct bench_file *file, hoist_checkpoint *checkpoint,
 				     unsigned rank, size_t *n)
 {
@@ -172,7 +173,8 @@ static hoist_load_slice *quarters_of(const struct bench_file *file, hoist_checkp
 		int64_t rows = info.rank == 0	    ? 0
 			       : file->n_slices > 0 ? file->slice.end
 						    : info.shape[0];
-		if (rows > 0)
+		bool whole_bytes = rows > 0 && info.bytes % (uint64_t)info.shape[0] == 0;
+		if (whole_bytes)
 			slices[(*n)++] = (hoist_load_slice){.tensor = file->names[i],
 							    .begin = rows * rank / N_RANKS,
 							    .end = rows * (rank + 1) / N_RANKS};
