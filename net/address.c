@@ -208,8 +208,8 @@ int hoist__address_own(struct hoist__address *ret, unsigned most)
 		if (n > 0 && ret[0].socket.ss_family != kinds[k].family)
 			break;
 		for (const struct ifaddrs *at = list; at != NULL && n < most; at = at->ifa_next)
-			if (is_bridge(at->ifa_name) == kinds[k].bridge &&
-			    make_reachable(at, kinds[k].family, &ret[n]))
+			if (make_reachable(at, kinds[k].family, &ret[n]) &&
+			    is_bridge(at->ifa_name) == kinds[k].bridge)
 				n++;
 	}
 	freeifaddrs(list);

@@ -28,6 +28,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "io/file.h"
 #include "lib/far/far.h"
 
 #define HEAD "hoist member 1\n"
@@ -47,11 +48,6 @@ struct post {
 	unsigned n_at;
 	time_t written_s;
 };
-
-static uint64_t ns_of(struct timespec time)
-{
-	return (uint64_t)time.tv_sec * HOIST__NS_PER_S + (uint64_t)time.tv_nsec;
-}
 
 /* --- names --- */
 
@@ -106,7 +102,7 @@ static int write_post(struct hoist__far *far, int fd)
 	struct stat status;
 	if (fstat(fd, &status) < 0)
 		return -errno;
-	far->born = ns_of(status.st_mtim);
+	far->born = (uint64_t)hoist__file_time_ns(&status.st_mtim);
 	size_t n = (size_t)snprintf(text, sizeof text, HEAD "%" PRIx64 " %" PRIx64 " %" PRIx64 "\n",
 				    far->id, far->born, far->place.machine);
 	for (unsigned i = 0; i < far->n_doors; i++) {

@@ -20,7 +20,7 @@
 
 /* --- the memory --- */
 
-static size_t slots_bytes(const struct hoist__far *far)
+size_t hoist__far_arena_bytes(const struct hoist__far *far)
 {
 	return far->n_slots * (size_t)HOIST__CELL_BYTES;
 }
@@ -38,7 +38,8 @@ static int populate(void *base, size_t bytes, bool collapse)
 /* Returns: 0; an error, and nothing is left. */
 static int make_shared(struct hoist__far *far)
 {
-	int err = hoist__shared_create(HOIST__FAR_BOARD_BYTES + slots_bytes(far), &far->shared);
+	int err = hoist__shared_create(HOIST__FAR_BOARD_BYTES + hoist__far_arena_bytes(far),
+				       &far->shared);
 	if (err == 0)
 		err = populate((void *)hoist__shared_address(far->shared),
 			       sizeof(struct hoist__far_board), false);
@@ -59,7 +60,7 @@ int hoist__far_arena_make(struct hoist__far *far)
 {
 	const struct hoist__region_options options = {
 		.kind = HOIST__MEMORY_HOST,
-		.bytes = slots_bytes(far),
+		.bytes = hoist__far_arena_bytes(far),
 	};
 	if (make_shared(far) == 0)
 		return 0;
@@ -140,12 +141,6 @@ void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *p
 }
 
 /* --- lending --- */
-
-void hoist__far_refill(struct hoist__far *far, unsigned slot)
-{
-	if (far->board != NULL)
-		atomic_fetch_add(&far->board->editions[slot], 1);
-}
 
 static void take_back(struct hoist__far *far, struct hoist__far_peer *peer, unsigned slot)
 {
@@ -279,17 +274,25 @@ bool hoist__far_own(struct hoist__far *far, unsigned index)
 	return !slot->lost;
 }
 
-void hoist__far_give_back(struct hoist__far *far, unsigned slot)
+/* Nobody reads from the slot's loan, if there is one, any more. */
+static void end_loan(struct hoist__far *far, unsigned slot)
 {
 	if (far->slots[slot].loan.bytes != NULL)
 		give_back(far, slot, false);
 	far->slots[slot].lost = false;
 }
 
+void hoist__far_refill(struct hoist__far *far, unsigned slot)
+{
+	end_loan(far, slot);
+	if (far->board != NULL)
+		atomic_fetch_add(&far->board->editions[slot], 1);
+}
+
 void hoist__far_give_back_all(struct hoist__far *far)
 {
 	for (unsigned i = 0; i < far->n_slots; i++)
-		hoist__far_give_back(far, i);
+		end_loan(far, i);
 }
 
 void hoist__far_own_loans(struct hoist__far *far, unsigned giver)
@@ -309,7 +312,7 @@ void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 		bool used = hoist__swarm_slot_of(far->swarm, slot->job.cell) != (int)i;
 		pthread_mutex_unlock(&far->lock);
 		if (used)
-			hoist__far_give_back(far, i);
+			end_loan(far, i);
 		else if (now > slot->loan.since + BORROW_NS)
 			(void)hoist__far_own(far, i);
 	}

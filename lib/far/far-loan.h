@@ -61,6 +61,9 @@ struct hoist__far_loan {
 	uint64_t since;
 };
 
+/* The bytes of all slots. */
+size_t hoist__far_arena_bytes(const struct hoist__far *far);
+
 /* Makes the memory of the slots; shared, if that can be.  Returns: 0; as hoist__region_create(). */
 int hoist__far_arena_make(struct hoist__far *far);
 
@@ -82,7 +85,7 @@ bool hoist__far_is_neighbour(const struct hoist__far *far, const struct hoist__f
 /* The peer has said HELLO: maps its memory, if it is a neighbour. */
 void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *peer);
 
-/* Before a slot is filled. */
+/* Before a slot is filled: gives its loan back, and counts. */
 void hoist__far_refill(struct hoist__far *far, unsigned slot);
 
 /* Does a deed HOIST__SWARM_SEND that lends. */
@@ -109,8 +112,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 /* Copies a borrowed cell into its own slot, and gives the loan back.  False: the cell is lost. */
 bool hoist__far_own(struct hoist__far *far, unsigned slot);
 
-/* Gives a loan back, if there is one: nobody reads from it any more. */
-void hoist__far_give_back(struct hoist__far *far, unsigned slot);
+/* Gives all loans back: nobody reads from them any more. */
 void hoist__far_give_back_all(struct hoist__far *far);
 
 /* The giver has left: its loans are copied. */

@@ -346,7 +346,6 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 	bool lend = peer != NULL && peer->memory != NULL;
 	uint64_t random;
 	hoist__secret_random(&random, sizeof random);
-	hoist__far_give_back(far, act->slot);
 	hoist__far_refill(far, act->slot);
 	int err = lend ? 0 : hoist__far_populate(far, act->slot);
 	if (err < 0)

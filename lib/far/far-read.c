@@ -12,7 +12,6 @@
 void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act)
 {
 	struct hoist__far_slot *slot = &far->slots[act->slot];
-	hoist__far_give_back(far, act->slot);
 	hoist__far_refill(far, act->slot);
 	pthread_mutex_lock(&far->lock);
 	slot->job.cell = act->cell;

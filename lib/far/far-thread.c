@@ -115,16 +115,17 @@ static unsigned n_peers(const struct hoist__far *far)
 static bool settle(struct hoist__far *far, bool (*is_over)(struct hoist__far *far))
 {
 	uint64_t end = hoist__now_ns() + LEAVE_NS;
-	while (!is_over(far)) {
+	for (;;) {
+		hoist__far_give_back_all(far); /* slots may be lent until BYE */
+		if (is_over(far))
+			return true;
 		uint64_t now = hoist__now_ns();
 		if (now > end)
 			return false;
 		hoist__fabric_progress(far->fabric);
 		look_at_peers(far, now);
-		hoist__far_give_back_all(far); /* those that came since */
 		wait(far, now + SETTLE_NS);
 	}
-	return true;
 }
 
 static bool is_still(struct hoist__far *far)
@@ -142,7 +143,6 @@ static void leave(struct hoist__far *far)
 {
 	const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
 	hoist__far_close(far);
-	hoist__far_give_back_all(far);
 	bool still = settle(far, is_still);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
 		if (far->peers[i].has_hello)

@@ -48,11 +48,6 @@ void hoist__far_fail(struct hoist__far *far, int err)
 
 /* --- begin --- */
 
-static size_t arena_bytes(const struct hoist__far *far)
-{
-	return far->n_slots * (size_t)HOIST__CELL_BYTES;
-}
-
 static int reserve(struct hoist__load_source *source, struct hoist_load *load, size_t staging,
 		   uint64_t timeout_ns)
 {
@@ -62,8 +57,8 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 	if (far->charge.bytes == 0)
 		far->n_slots = (unsigned)hoist__min_u64(
 			hoist__max_u64(share, HOIST__FAR_LEAST_SLOTS), HOIST__SWARM_SLOTS);
-	return hoist__cell_charge_take(&far->charge, load, arena_bytes(far), staging, timeout_ns,
-				       far->timeout_ns);
+	return hoist__cell_charge_take(&far->charge, load, hoist__far_arena_bytes(far), staging,
+				       timeout_ns, far->timeout_ns);
 }
 
 static int make_slots(struct hoist__far *far)
@@ -91,7 +86,7 @@ static int open_fabric(struct hoist__far *far)
 		.handlers = hoist__far_handlers,
 		.context = far,
 		.arena = far->arena,
-		.arena_bytes = arena_bytes(far),
+		.arena_bytes = hoist__far_arena_bytes(far),
 	};
 	int err = hoist__fabric_open(&options, &far->fabric);
 	if (err == -ENOMEM)

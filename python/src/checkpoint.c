@@ -182,19 +182,16 @@ static PyObject *matching(PyObject *self, PyObject *pattern)
 	if (list == NULL)
 		return NULL;
 	bool is_name = hoist_checkpoint_find(checkpoint, text, &exact) == 0;
-	hoist_tensor_info i = {.size = sizeof i};
-	for (size_t t = is_name ? exact : 0; hoist_checkpoint_tensor(checkpoint, t, &i) == 0; t++) {
-		if (is_name || fnmatch(text, i.name, 0) == 0) {
-			PyObject *name = PyUnicode_FromString(i.name);
-			int err = name == NULL ? -1 : PyList_Append(list, name);
-			Py_XDECREF(name);
-			if (err < 0) {
-				Py_DECREF(list);
-				return NULL;
-			}
-		}
-		if (is_name)
-			break;
+	size_t end = is_name ? exact + 1 : hoist_checkpoint_n_tensors(checkpoint);
+	for (size_t t = is_name ? exact : 0; t < end && list != NULL; t++) {
+		hoist_tensor_info i = {.size = sizeof i};
+		(void)hoist_checkpoint_tensor(checkpoint, t, &i);
+		if (!is_name && fnmatch(text, i.name, 0) != 0)
+			continue;
+		PyObject *name = PyUnicode_FromString(i.name);
+		if (name == NULL || PyList_Append(list, name) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(name);
 	}
 	return list;
 }
