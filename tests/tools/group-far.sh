@@ -43,6 +43,14 @@ until_said() {
 	done
 }
 
+# until_waits GROUP PID - waits until the group's status, in $work/status, shows that rank.
+until_waits() {
+	until hoist group status --json "$1" >"$work/status" 2>/dev/null; do
+		kill -0 "$2" || fail "a rank that waits for another has ended"
+	done
+	grep -q '"has_files": true' "$work/status" || fail "status: $(cat "$work/status")"
+}
+
 # Without UCX, a rank reads all from storage, and says so.
 mkdir "$work/none"
 : >"$work/none/libucs.so.0"
@@ -131,11 +139,8 @@ run 2 group stat "$door/elsewhere"
 one_line "hoist group status GROUP"
 rank there --group "$door/elsewhere" --rank 0/2 --json "$work/model"
 there=$!
-until hoist group status --json "$door/elsewhere" >"$work/status" 2>/dev/null; do
-	kill -0 "$there" || fail "a rank that waits for another has ended"
-done
+until_waits "$door/elsewhere" "$there"
 grep -q '"begun": false' "$work/status" || fail "status: $(cat "$work/status")"
-grep -q '"has_files": true' "$work/status" || fail "status: $(cat "$work/status")"
 run 1 group status "$door/elsewher"
 one_line '"elsewhere"'
 rank nowhere --group "$door/elsewhere" --rank 1/2 --json "$work/absent/model"
@@ -208,10 +213,7 @@ for r in 0 1 2; do
 done
 rank there --group "dir:$work/door/b" --rank 0/2 --json "$work/model"
 there=$!
-until hoist group status --json "dir:$work/door/b" >"$work/status" 2>/dev/null; do
-	kill -0 "$there" || fail "a rank that waits at a folder has ended"
-done
-grep -q '"has_files": true' "$work/status" || fail "status: $(cat "$work/status")"
+until_waits "dir:$work/door/b" "$there"
 rank nowhere --group "dir:$work/door/b" --rank 1/2 --json "$work/absent/model"
 ended $! 0 nowhere
 ended "$there" 0 there

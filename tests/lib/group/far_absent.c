@@ -263,6 +263,12 @@ static int see(void *context, const hoist_group_member *member)
 	return 0;
 }
 
+static void look_until_seen(const hoist_group *group, struct seen *seen)
+{
+	for (uint64_t until = 0; seen->n == 0 && patience(&until);)
+		(void)hoist_group_look(group, see, seen);
+}
+
 static int stop_at_once(void *context, const hoist_group_member *member)
 {
 	(void)context;
@@ -278,8 +284,7 @@ static void a_group_that_waits_is_seen(void)
 	struct seen seen = {.n = 0};
 	CHECK(hoist_group_look(&group, see, &seen) == -ECONNREFUSED);
 	pid_t first = ranks_start(0, waiting_rank);
-	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
-		(void)hoist_group_look(&group, see, &seen);
+	look_until_seen(&group, &seen);
 	CHECK(seen.n == 1 && seen.n_begun == 0 && seen.bytes >= BIG_BYTES);
 	CHECK(hoist_group_look(&group, stop_at_once, NULL) == -ECANCELED);
 	hoist_group other = group;
@@ -345,8 +350,7 @@ static void members_meet_at_either_address(void)
 	const hoist_group group = ranks_group(0, 2);
 	struct seen seen = {.n = 0};
 	pid_t first = ranks_start(0, rank_at_two_doors);
-	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
-		(void)hoist_group_look(&group, see, &seen);
+	look_until_seen(&group, &seen);
 	ranks_end(ranks_start(1, rank_at_two_doors), 0);
 	ranks_end(first, 0);
 }
@@ -431,8 +435,7 @@ static void a_group_that_is_full_says_so(void)
 	const hoist_group group = ranks_group(0, 2);
 	struct seen seen = {.n = 0};
 	pid_t first = ranks_start(0, waiting_rank);
-	for (uint64_t until = 0; seen.n == 0 && patience(&until);)
-		(void)hoist_group_look(&group, see, &seen);
+	look_until_seen(&group, &seen);
 	ranks_end(ranks_start(1, crowd), 0);
 	ranks_end(ranks_start(1, rank_too_many), 0);
 	CHECK(kill(first, SIGKILL) == 0);
@@ -441,10 +444,7 @@ static void a_group_that_is_full_says_so(void)
 
 int main(void)
 {
-	if (ucx_of_child() == 0)
-		return 77;
-	ranks_begin();
-	ranks_use(true);
+	ranks_begin_far();
 	CASE(only_the_files_of_others);
 	CASE(all_formats);
 	CASE(what_one_cannot_read_another_gives);

@@ -25,10 +25,10 @@
 #include "net/channel.h"
 #include "net/fabric.h"
 #include "net/neighbour.h"
+#include "tests/lib/group/by-ucx.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/child.h"
 #include "tests/support/load-support.h"
-#include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 
@@ -108,18 +108,6 @@ WRAP(int, hoist__channel_send,
 	if (fate == DIES && lends)
 		call();
 	return err;
-}
-
-/* Without a machine's number nobody is a neighbour. */
-static bool by_ucx;
-
-WRAP(void, hoist__neighbour_describe,
-     (const struct hoist__secret *secret, int fd, struct hoist__neighbour *ret))
-{
-	__real_hoist__neighbour_describe(secret, fd, ret);
-	CHECK(ret->machine != 0);
-	if (by_ucx)
-		ret->machine = 0;
 }
 
 /* As a member's memory that is damaged after its digest was made: the bytes of another slot. */
@@ -473,12 +461,7 @@ static void no_secret(void)
 
 int main(void)
 {
-	if (ucx_of_child() == 0)
-		return 77;
-	OK(unsetenv("HOIST_GROUP_SECRET"));
-	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
-	ranks_begin();
-	ranks_use(true);
+	ranks_begin_far();
 	support_write("model.safetensors", 0, N_TENSORS, sizes, -1);
 	CASE(no_secret);
 	CASE(too_few_descriptors);

@@ -15,7 +15,6 @@
 #include "tests/lib/group/ranks.h"
 #include "tests/support/child.h"
 #include "tests/support/load-support.h"
-#include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 
@@ -162,12 +161,7 @@ static void a_member_that_gives_nothing_back_is_left_out(void)
 
 int main(void)
 {
-	if (ucx_of_child() == 0)
-		return 77;
-	OK(unsetenv("HOIST_GROUP_SECRET"));
-	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
-	ranks_begin();
-	ranks_use(true);
+	ranks_begin_far();
 	support_write("model.safetensors", 0, N_TENSORS, sizes, -1);
 	CASE(a_member_stands_still_amid_a_copy);
 	CASE(a_slow_member_gives_slots_back);

@@ -10,12 +10,12 @@
 #include <xxhash.h>
 
 #include "net/neighbour.h"
+#include "tests/lib/group/by-ucx.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/load-model.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
-#include "tests/support/wrap.h"
 
 #define N_ROUNDS 30
 #define MOST_TARGETS 3
@@ -28,16 +28,6 @@ static uint64_t round_seed;
 static const char *path;
 static unsigned canceller; /* the rank that cancels in the middle; NOBODY */
 static hoist_load_options options;
-static bool by_ucx; /* members of one machine lend each other no slots */
-
-WRAP(void, hoist__neighbour_describe,
-     (const struct hoist__secret *secret, int fd, struct hoist__neighbour *ret))
-{
-	__real_hoist__neighbour_describe(secret, fd, ret);
-	CHECK(ret->machine != 0);
-	if (by_ucx)
-		ret->machine = 0;
-}
 
 static const char *kind_name(void)
 {

@@ -17,6 +17,7 @@
 #include "tests/support/count.h"
 #include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
+#include "tests/support/net-fabric.h"
 #include "tests/support/random.h"
 
 struct ranks_said *said;
@@ -40,6 +41,16 @@ void ranks_begin(void)
 	said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(said != MAP_FAILED);
 	ranks_next_group();
+}
+
+void ranks_begin_far(void)
+{
+	if (ucx_of_child() == 0)
+		exit(77);
+	OK(unsetenv("HOIST_GROUP_SECRET"));
+	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
+	ranks_begin();
+	ranks_use(true);
 }
 
 void ranks_next_group(void)

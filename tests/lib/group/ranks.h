@@ -22,6 +22,10 @@ struct ranks_said {
 extern struct ranks_said *said;
 void ranks_begin(void);
 
+/* The same for groups of several machines alone, without a secret; ends the program with 77 where
+ * UCX is missing. */
+void ranks_begin_far(void);
+
 /* From now on groups are of one machine ("shm:"), or, with @far, as those of several ("tcp://"),
  * which are elastic: a rank that fails is no failure of the others. */
 void ranks_use(bool far);
