@@ -324,7 +324,7 @@ static void random_rounds(void)
 		path = i % 2 == 0 ? random_checkpoint() : i % 6 == 5 ? ranks_floats() : ranks_big();
 		n_ranks = 1 + (unsigned)below(MOST_RANKS);
 		canceller = i % 5 == 4 ? (unsigned)below(n_ranks) : NOBODY;
-		/* Of the large files, one cancel remains that comes whenever it comes. */
+		/* Round 19 has a large file, too: its cancel comes at any time. */
 		is_midway = i % 20 == 9;
 		ranks_run(n_ranks, random_rank, 0);
 		check_results();
