@@ -200,6 +200,7 @@ class Load(_hoist.Load):
         try:
             return self._kept[name]
         except KeyError:
+            self._is_done()  # ClosedError, where close() has dropped it
             raise missing(name, "the load does not give it, or has given it to the loop") from None
 
     def wait(self, timeout=None):

@@ -210,22 +210,39 @@ static void buffer_dealloc(PyObject *self)
 	hoist_py_free_object(self);
 }
 
+/* A call that begins in another thread finds the buffer open or closed, as the GIL is held for
+ * both; the storage goes back, which may wait, without the GIL.
+ * Returns: 0; a code of hoist's. */
+static int close_for_all_threads(hoist_buffer *buffer, hoist_stream *stream)
+{
+	hoist_buffer *storage_holder;
+	int err = stream != NULL ? hoist_buffer_free_on(buffer, stream) : 0;
+	if (err == 0)
+		err = hoist_buffer_read_only(buffer, &storage_holder);
+	if (err < 0)
+		return err;
+	(void)hoist_buffer_close(buffer, NULL);
+	HOIST_PY_WAITING(hoist_buffer_unref(storage_holder));
+	return 0;
+}
+
 static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"stream", NULL};
 	PyObject *on = Py_None;
 	hoist_stream *stream;
-	int err;
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:close", names, &on) ||
 	    hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
+	if (hoist_buffer_is_closed(self_of(self)->buffer))
+		Py_RETURN_NONE;
 	if (atomic_load(&self_of(self)->n_uses) > 0) {
 		PyErr_SetString(PyExc_BufferError,
 				"the buffer is in use: a memoryview or an array is "
 				"over it, or another thread works on it");
 		return NULL;
 	}
-	HOIST_PY_WAITING(err = hoist_buffer_close(self_of(self)->buffer, stream));
+	int err = close_for_all_threads(self_of(self)->buffer, stream);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 

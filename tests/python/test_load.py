@@ -166,6 +166,8 @@ class Loads(WithModel):
             self.assertRaises(KeyError, lambda: load["ids"])
         with hoist.load(self.path) as load:
             self.assertRaises(KeyError, lambda: load["nothing"])
+            load.wait()
+        self.assertRaises(hoist.errors.ClosedError, lambda: load["ids"])
 
     def test_wait_is_timed(self):
         with hoist.load(self.path) as load:

@@ -31,7 +31,11 @@ def is_meant(error):
 
 
 class Shared:
-    """What all threads use.  A slot is a list of one object, which any thread replaces or closes."""
+    """What all threads use.  A slot is a list of one object, which any thread replaces or closes.
+
+    hoist orders no threads that write to the same bytes: one thread at a time writes to `written`,
+    which nobody reads, and nobody writes to `buffers`.
+    """
 
     def __init__(self, path, content):
         self.path, self.content = path, content
@@ -39,6 +43,8 @@ class Shared:
         self.devices = {spec: hoist.Device(spec) for spec in DEVICES}
         self.streams = [hoist.Stream(self.devices[spec]) for spec in DEVICES]
         self.buffers = [[hoist.Buffer("i32", (16,), zero=True)] for _ in range(4)]
+        self.written = [[hoist.Buffer("i32", (16,), zero=True)] for _ in range(2)]
+        self.writing = threading.Lock()
         self.loads = [[hoist.load(path)] for _ in range(2)]
         self.budget = hoist.Budget("64M")
 
@@ -73,14 +79,17 @@ class Worker:
     def slot(self):
         return self.random.choice(self.shared.buffers)
 
+    def any_slot(self):
+        return self.random.choice(self.shared.buffers + self.shared.written)
+
     # --- the calls ---
 
     def do_replace(self):
         spec = self.random.choice(DEVICES)
-        self.slot()[0] = hoist.Buffer("i32", (16,), device=spec, zero=True)
+        self.any_slot()[0] = hoist.Buffer("i32", (16,), device=spec, zero=True)
 
     def do_close(self):
-        self.slot()[0].close()
+        self.any_slot()[0].close()
 
     def do_fill_a_view(self):
         """Of a buffer of its own, so that the content is known."""
@@ -102,9 +111,13 @@ class Worker:
         assert view.shape == (8,) and view.device is buffer.device
 
     def do_copy_between_shared_ones(self):
-        to, source = self.slot()[0], self.slot()[0]
-        if to is not source:
-            to.copy_from(source)
+        with self.shared.writing:
+            self.random.choice(self.shared.written)[0].copy_from(self.slot()[0])
+
+    def do_copy_of_a_shared_one(self):
+        own = hoist.Buffer("i32", (16,), device=self.random.choice(DEVICES))
+        own.copy_from(self.slot()[0])
+        assert own.tobytes() == bytes(64)
 
     def do_identity(self):
         spec = self.random.choice(DEVICES)
