@@ -89,14 +89,15 @@ int hoist__topology_pci_node(const struct hoist__topology *topology, const char 
 	int node = known_node(topology, id);
 	if (node >= 0)
 		return node;
-	char text[HOIST__SYSFS_BYTES];
-	if (hoist__sysfs_read(text, sizeof text, sysfs_root, "bus/pci/devices/%s/local_cpulist",
-			      name) != 0)
-		return -1;
+	char *text = malloc(HOIST__SYSFS_BYTES);
 	struct hoist__ids cpus = {0};
-	if (hoist__ids_parse(&cpus, text, name) == 0)
+	if (text != NULL &&
+	    hoist__sysfs_read(text, HOIST__SYSFS_BYTES, sysfs_root,
+			      "bus/pci/devices/%s/local_cpulist", name) == 0 &&
+	    hoist__ids_parse(&cpus, text, name) == 0)
 		node = node_of_cpus(topology, &cpus);
 	free(cpus.ids);
+	free(text);
 	return node;
 }
 

@@ -109,11 +109,11 @@ static int set_cpus(struct hoist__node *node, const char *text, const char *what
 }
 
 /* The kernel lists one distance for each online node, in ascending order.  The entries of a list of
- * any other length could not be attributed to nodes. */
-static int read_distances(struct hoist__node *node, const char *root, size_t n_nodes)
+ * any other length could not be attributed to nodes.  @text: as read_node(). */
+static int read_distances(struct hoist__node *node, const char *root, size_t n_nodes, char *text)
 {
-	char text[HOIST__SYSFS_BYTES];
-	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/distance", node->id))
+	if (hoist__sysfs_read(text, HOIST__SYSFS_BYTES, root, NODE_FOLDER "/node%d/distance",
+			      node->id))
 		return 0;
 	int *distances = calloc(n_nodes, sizeof *distances);
 	if (distances == NULL)
@@ -152,11 +152,12 @@ static void read_meminfo(struct hoist__node *node, const char *text)
 		node->kept_bytes += meminfo_bytes(text, kept[i], node->id);
 }
 
-static int read_node(struct hoist__node *node, const char *root, size_t n_nodes)
+/* @text: room for HOIST__SYSFS_BYTES. */
+static int read_node(struct hoist__node *node, const char *root, size_t n_nodes, char *text)
 {
-	char text[HOIST__SYSFS_BYTES];
 	int id = node->id;
-	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/meminfo", id) == 0)
+	if (hoist__sysfs_read(text, HOIST__SYSFS_BYTES, root, NODE_FOLDER "/node%d/meminfo", id) ==
+	    0)
 		read_meminfo(node, text);
 	else
 		hoist__log(numa, "node%d has no meminfo", id);
@@ -165,13 +166,14 @@ static int read_node(struct hoist__node *node, const char *root, size_t n_nodes)
 	read_hugepages(node, root, folder);
 	node->kept_bytes += node->hugepages_2m << 21;
 	int err = 0;
-	if (hoist__sysfs_read(text, sizeof text, root, NODE_FOLDER "/node%d/cpulist", id) == 0)
+	if (hoist__sysfs_read(text, HOIST__SYSFS_BYTES, root, NODE_FOLDER "/node%d/cpulist", id) ==
+	    0)
 		err = set_cpus(node, text, "a node's cpulist");
-	return err != 0 ? err : read_distances(node, root, n_nodes);
+	return err != 0 ? err : read_distances(node, root, n_nodes, text);
 }
 
-/* For a machine without NUMA: node 0 has everything. */
-static int read_single_node(struct hoist__node *node, const char *root)
+/* For a machine without NUMA: node 0 has everything.  @text: as read_node(). */
+static int read_single_node(struct hoist__node *node, const char *root, char *text)
 {
 	struct sysinfo info;
 	if (sysinfo(&info) == 0) {
@@ -179,12 +181,31 @@ static int read_single_node(struct hoist__node *node, const char *root)
 		node->free_bytes = (uint64_t)info.freeram * info.mem_unit;
 	}
 	read_hugepages(node, root, "kernel/mm/hugepages");
-	char text[HOIST__SYSFS_BYTES];
-	if (hoist__sysfs_read(text, sizeof text, root, "devices/system/cpu/online") != 0) {
+	if (hoist__sysfs_read(text, HOIST__SYSFS_BYTES, root, "devices/system/cpu/online") != 0) {
 		long n = sysconf(_SC_NPROCESSORS_ONLN);
-		(void)snprintf(text, sizeof text, "0-%ld", n > 0 ? n - 1 : 0);
+		(void)snprintf(text, HOIST__SYSFS_BYTES, "0-%ld", n > 0 ? n - 1 : 0);
 	}
 	return set_cpus(node, text, "cpu/online");
+}
+
+/* The nodes with the @n_ids ids; without ids, the one of a machine without NUMA. */
+static int read_nodes(struct hoist__node *nodes, const struct hoist__nodeset *ids, size_t n_ids,
+		      const char *root)
+{
+	/* Not on the stack, which may be small. */
+	char *text = malloc(HOIST__SYSFS_BYTES);
+	if (text == NULL)
+		return hoist__fail_nomem("topology", HOIST__SYSFS_BYTES);
+	int err = n_ids == 0 ? read_single_node(&nodes[0], root, text) : 0;
+	size_t i = 0;
+	for (int id = 0; id < HOIST__MAX_NODES && i < n_ids && err == 0; id++) {
+		if (!hoist__nodeset_has(ids, id))
+			continue;
+		nodes[i].id = id;
+		err = read_node(&nodes[i++], root, n_ids, text);
+	}
+	free(text);
+	return err;
 }
 
 /* Calls free() for memory that the topology declares const. */
@@ -223,15 +244,7 @@ int hoist__topology_load(const char *sysfs_root, struct hoist__topology **ret)
 	topology->n_nodes = n_nodes;
 	topology->nodes = nodes;
 	topology->synthetic = n_found == 0;
-	if (topology->synthetic)
-		err = read_single_node(&nodes[0], sysfs_root);
-	size_t i = 0;
-	for (int id = 0; id < HOIST__MAX_NODES && i < n_found && err == 0; id++) {
-		if (!hoist__nodeset_has(&ids, id))
-			continue;
-		nodes[i].id = id;
-		err = read_node(&nodes[i++], sysfs_root, n_nodes);
-	}
+	err = read_nodes(nodes, &ids, n_found, sysfs_root);
 	if (err != 0) {
 		hoist__topology_destroy(topology);
 		return err;

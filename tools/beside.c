@@ -24,7 +24,7 @@
 #include "tools/fd.h"
 
 #define MOST_BYTES ((off_t)64 << 20)
-#define PIECE_BYTES ((size_t)64 << 10)
+#define PIECE_BYTES ((size_t)8 << 10)
 
 static const char *const names[] = {
 	"config.json",	     "*_config.json", /* generation_, preprocessor_, processor_ */

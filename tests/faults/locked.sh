@@ -302,7 +302,8 @@ if place lengths fsize=100000; then
 	program --may 'save=ulimit -f' --may 'share=ulimit -f'
 fi
 if place stack user stack=65536; then
-	$long && doctor && loads && copies && caches
+	caches
+	$long && doctor && loads && copies
 	program
 fi
 
