@@ -60,7 +60,7 @@
  * because the bus lives on full slots while the disk hesitates, and the disk on free slots while
  * the bus does.  Measured with a bus as fast as the disk, in multiples of the copy time, medians of
  * 7 in one series: 16 x 4 MiB 1.21, 32 x 4 MiB 1.15, 32 x 2 MiB 1.15, 48 x 2 MiB 1.10
- * (bench/RESULTS.md). */
+ * (bench/RESULTS.md, "Loads to a device"). */
 #define HOIST__STAGING_SLOT_BYTES ((size_t)2 << 20)
 #define HOIST__STAGING_SLOTS 48
 #define HOIST__STAGING_MAX_SLOTS 1024u

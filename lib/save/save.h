@@ -35,8 +35,8 @@
  * The tensors of a safetensors file begin at a multiple of a page, whatever their addresses: equal
  * tensors make equal files.  So tensors that were loaded from another writer's file, whose first
  * one rarely begins at the alignment of direct writes, go through slots.  A header padded for their
- * addresses would spare the copy, 0.25 s of CPU time a GiB (bench/RESULTS.md), and make files
- * differ that have the same content.
+ * addresses would spare the copy, three quarters of 0.36 s of CPU time a GiB (bench/RESULTS.md,
+ * "Saves"), and make files differ that have the same content.
  *
  * A block in a slot has the slot's state (io/staging.h):
  *
@@ -121,8 +121,8 @@
 /* Some disks (Firecracker's virtual ones) answer only when nothing is left to write, all writes at
  * once, and then idle until the next write comes.  So a save has many bytes in flight, and four
  * slots more, for blocks that are ready by then.  Measured on such a disk, GB/s from the host and
- * from an emulated device: 24 slots, 16 writes 2.85, 2.83; 24, 22 2.98, 2.88; 32, 28 3.05, 3.04
- * (bench/RESULTS.md). */
+ * from an emulated device: 24 slots, 16 writes 2.85, 2.83; 24, 22 2.98, 2.88; 32, 28 3.05, 3.04.
+ */
 #define HOIST__SAVE_SLOTS 32u
 #define HOIST__SAVE_STEP 2u			     /* slots that are made at a time */
 #define HOIST__SAVE_WRITES 28u			     /* in flight */
