@@ -9,6 +9,7 @@ import time
 
 from . import _hoist, waiting
 from .checkpoint import Checkpoint
+from .collector import Paused
 from .errors import OutOfMemoryError, WindowError, missing
 from .options import Options
 from .sizes import size
@@ -492,7 +493,8 @@ def _load_driven(checkpoint, options, progress, take):
             running._wait()
             bar(running)
             names = checkpoint._names()
-            ret = [take(running, target, names) for target in range(options.targets or 1)]
+            with Paused():
+                ret = [take(running, target, names) for target in range(options.targets or 1)]
             return ret[0] if options.targets is None else ret
         finally:
             running.close()

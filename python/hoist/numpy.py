@@ -10,6 +10,7 @@ import numpy
 
 from . import _hoist
 from .buffer import tell_numpy
+from .collector import Paused
 from .errors import ReadOnlyError
 from .load import load, load_all
 from .save import save
@@ -129,7 +130,9 @@ def load_file(source, **options):
             raise TypeError(f"arrays are on the host: load_file() has no option {name!r}")
     if not options.get("drop_cache"):
         options.setdefault("io", "adaptive")
-    return {name: asarray(buffer) for name, buffer in load_all(source, **options).items()}
+    buffers = load_all(source, **options)
+    with Paused():
+        return {name: asarray(buffer) for name, buffer in buffers.items()}
 
 
 def load_into(arrays, source, **options):

@@ -8,6 +8,7 @@ import torch
 from . import refit
 from ._hoist import Buffer
 from .checkpoint import Checkpoint
+from .collector import Paused
 from .errors import FormatError, InvalidError
 from .groups import group_of
 from .load import load, load_all, load_as
@@ -105,9 +106,10 @@ def load_file(source, device=None, **options):
             and options.get("map") != "readonly":
         return load_as(_tensors, source, **options)
     found = load_all(source, spec, **options)
-    if isinstance(found, list):
-        return [{name: tensor(b) for name, b in buffers.items()} for buffers in found]
-    return {name: tensor(b) for name, b in found.items()}
+    with Paused():
+        if isinstance(found, list):
+            return [{name: tensor(b) for name, b in buffers.items()} for buffers in found]
+        return {name: tensor(b) for name, b in found.items()}
 
 
 def as_buffer(array):

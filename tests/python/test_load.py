@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -17,6 +18,7 @@ import zipfile
 import numpy as np
 
 import hoist
+from hoist.load import load_as
 import files
 
 
@@ -168,6 +170,24 @@ class Loads(WithModel):
             self.assertRaises(KeyError, lambda: load["nothing"])
             load.wait()
         self.assertRaises(hoist.errors.ClosedError, lambda: load["ids"])
+
+    def test_the_collector_stays_as_it_was(self):
+        seen = []
+        with hoist.open(self.path) as checkpoint:
+            def take(load, target, names):
+                seen.append(gc.isenabled())
+                return load._buffers(target, names)
+
+            for is_on in (True, False):
+                (gc.enable if is_on else gc.disable)()
+                try:
+                    self.check(load_as(take, checkpoint))
+                    self.assertEqual(gc.isenabled(), is_on)
+                    self.assertRaises(ZeroDivisionError, load_as, lambda *_: 1 // 0, checkpoint)
+                    self.assertEqual(gc.isenabled(), is_on)
+                finally:
+                    gc.enable()
+        self.assertEqual(seen, [False, False])
 
     def test_wait_is_timed(self):
         with hoist.load(self.path) as load:

@@ -8,6 +8,7 @@ import operator
 import os
 
 from ..checkpoint import Checkpoint
+from ..collector import Paused
 from ..load import load_all
 from .files import SafetensorError, code_of, errors
 
@@ -67,7 +68,8 @@ class _Numpy:
     def load(self, checkpoint, tensors=None):
         """{name: array}"""
         loaded = load_all(checkpoint, tensors=tensors)
-        return {name: self._asarray(buffer) for name, buffer in loaded.items()}
+        with Paused():
+            return {name: self._asarray(buffer) for name, buffer in loaded.items()}
 
     def part(self, buffer, index):
         """The elements of a mapped buffer that `index` selects, by the package's rules."""
