@@ -91,6 +91,7 @@ esac
 seconds=300
 [ -z "${HOIST_TEST_SANITIZERS-}" ] || seconds=600
 seconds=${HOIST_TEST_TIMEOUT:-$seconds}
+began=$(date +%s)
 # shellcheck disable=SC2086
 timeout -k 5 "$seconds" $launcher "$@" </dev/null &
 running=$!
@@ -100,7 +101,7 @@ running=
 
 verdict=$status
 times >"$scratch/times"
-echo "wrap: processors worked (user, kernel) for $(tail -n 1 "$scratch/times")"
+echo "wrap: processors worked (user, kernel) for $(tail -n 1 "$scratch/times"), in $(($(date +%s) - began)) s"
 if [ $status -eq 124 ] || [ $status -eq 137 ]; then
 	echo "wrap: killed (status $status); the limit is $seconds seconds (HOIST_TEST_TIMEOUT)"
 fi
