@@ -129,7 +129,8 @@ def child(arguments):
 
 def keep_memory(size):
     """Memory that is in use, until close(): then whoever is next gets it without its host's help."""
-    memory = mmap.mmap(-1, size)
+    # Python's own choice is shared memory, which gets small pages.
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     for at in range(0, size, mmap.PAGESIZE):
         memory[at] = 1

@@ -383,7 +383,8 @@ def run_raw(arguments):
     import mmap
     from concurrent.futures import ThreadPoolExecutor
     size = os.path.getsize(arguments.file)
-    memory = mmap.mmap(-1, -(-size // RAW_CHUNK) * RAW_CHUNK)
+    memory = mmap.mmap(-1, -(-size // RAW_CHUNK) * RAW_CHUNK,
+                       flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has small pages
     memory.madvise(mmap.MADV_HUGEPAGE)
     view = memoryview(memory)
 
