@@ -99,6 +99,7 @@ class Load(_hoist.Load):
         self._names = checkpoint._names()
         self._kept = {}
         self._line = collections.deque()  # their keys, in order
+        self._takers = []  # one entry for each thread that is between a tensor's arrival and _keep()
         self._digest_of = {}
         self._all_given = False
         self._progress = bar
@@ -120,11 +121,17 @@ class Load(_hoist.Load):
             self._digest_of[name] = index
 
     def _take_some(self, timeout_ns):
-        """True: kept what has arrived; None: all were given; (): nothing yet."""
+        """True: kept what has arrived; None: all were given, and are kept; (): nothing yet."""
         if self._options.streams:
-            got = self._next(timeout_ns)
-            if got:
-                self._keep(got)
+            self._takers.append(None)
+            try:
+                got = self._next(timeout_ns)
+                if got:
+                    self._keep(got)
+            finally:
+                self._takers.pop()
+            if got is None and self._takers:
+                return ()  # another thread may have got the last tensor, and not kept it yet
             return got and True
         if not self._is_done():
             if timeout_ns > 0:

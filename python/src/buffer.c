@@ -210,6 +210,15 @@ static void buffer_dealloc(PyObject *self)
 	hoist_py_free_object(self);
 }
 
+int hoist_py_check_unused(PyObject *self)
+{
+	if (atomic_load(&self_of(self)->n_uses) == 0)
+		return 0;
+	PyErr_SetString(PyExc_BufferError, "the buffer is in use: a memoryview or an array is "
+					   "over it, or another thread works on it");
+	return -1;
+}
+
 /* A call that begins in another thread finds the buffer open or closed, as the GIL is held for
  * both; the storage goes back, which may wait, without the GIL.
  * Returns: 0; a code of hoist's. */
@@ -236,12 +245,8 @@ static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords
 		return NULL;
 	if (hoist_buffer_is_closed(self_of(self)->buffer))
 		Py_RETURN_NONE;
-	if (atomic_load(&self_of(self)->n_uses) > 0) {
-		PyErr_SetString(PyExc_BufferError,
-				"the buffer is in use: a memoryview or an array is "
-				"over it, or another thread works on it");
+	if (hoist_py_check_unused(self) < 0)
 		return NULL;
-	}
 	int err = close_for_all_threads(self_of(self)->buffer, stream);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }

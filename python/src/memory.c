@@ -259,6 +259,19 @@ static PyObject *memory_native_pool(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromVoidPtr(pool);
 }
 
+/* A closed buffer, which lives for ever; NULL with an exception. */
+static hoist_buffer *closed_for_ever(hoist_device *device)
+{
+	static hoist_buffer *ret;
+	const int64_t none = 0;
+	int err = ret != NULL ? 0 : hoist_buffer_create(device, HOIST_U8, 1, &none, 0, &ret);
+	if (err < 0)
+		hoist_py_fail(err);
+	else
+		(void)hoist_buffer_close(ret, NULL);
+	return ret;
+}
+
 /* Memory.grow(buffer, nbytes): the larger buffer; the given one is closed. */
 static PyObject *memory_grow(PyObject *self, PyObject *args)
 {
@@ -271,13 +284,15 @@ static PyObject *memory_grow(PyObject *self, PyObject *args)
 		return NULL;
 	int64_t shape = bytes;
 	hoist_buffer *buffer = hoist_py_open_buffer(object);
-	if (buffer == NULL)
+	if (buffer == NULL || hoist_py_check_unused(object) < 0)
 		return NULL;
-	if (atomic_load(&((hoist_py_buffer_object *)object)->n_uses) > 0) {
-		PyErr_SetString(PyExc_BufferError, "the buffer is in use");
+	/* To other threads the object is closed meanwhile. */
+	hoist_buffer *closed = closed_for_ever(hoist_buffer_device(buffer));
+	if (closed == NULL)
 		return NULL;
-	}
+	((hoist_py_buffer_object *)object)->buffer = closed;
 	HOIST_PY_WAITING(err = hoist_buffer_grow(buffer, 1, &shape, &ret));
+	((hoist_py_buffer_object *)object)->buffer = buffer;
 	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(ret);
 }
 

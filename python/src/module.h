@@ -251,6 +251,8 @@ bool hoist_py_owner_calls(const struct hoist_py_owner *owner);
 
 /* Raises ClosedError for a closed buffer.  Returns: the buffer, borrowed; NULL. */
 hoist_buffer *hoist_py_open_buffer(PyObject *self);
+/* Whether no call that runs without the GIL uses the buffer.  Returns: 0; -1 with BufferError. */
+int hoist_py_check_unused(PyObject *self);
 
 /* The object of a view of @self's buffer: of @self's class.  *@view is taken, even if it fails. */
 PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view);

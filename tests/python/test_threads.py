@@ -45,6 +45,8 @@ class Shared:
         self.buffers = [[hoist.Buffer("i32", (16,), zero=True)] for _ in range(4)]
         self.written = [[hoist.Buffer("i32", (16,), zero=True)] for _ in range(2)]
         self.writing = threading.Lock()
+        self.virtual = hoist._hoist.Memory("virtual", self.devices["cuda:0"])
+        self.growing = [self.virtual.alloc(64)]
         self.loads = [[hoist.load(path)] for _ in range(2)]
         self.budget = hoist.Budget("64M")
 
@@ -118,6 +120,15 @@ class Worker:
         own = hoist.Buffer("i32", (16,), device=self.random.choice(DEVICES))
         own.copy_from(self.slot()[0])
         assert own.tobytes() == bytes(64)
+
+    def do_grow_a_shared_one(self):
+        """Nobody wrote to it: its bytes are undefined."""
+        slot = self.shared.growing
+        slot[0] = self.shared.virtual.grow(slot[0], self.random.randrange(64, 1 << 22))
+
+    def do_read_a_growing_one(self):
+        buffer = self.shared.growing[0]
+        assert len(buffer.tobytes()) == buffer.nbytes >= 64
 
     def do_identity(self):
         spec = self.random.choice(DEVICES)
