@@ -11,12 +11,15 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "lib/far/far.h"
 
 /* A slot that was borrowed for so long is copied, and given back: its owner needs the slot. */
 #define BORROW_NS (UINT64_C(200) * 1000000)
 /* A member that keeps a slot for so long is left out. */
 #define LEND_NS HOIST__SWARM_PATIENCE_NS
+/* How often a thread that waits for a lost cell looks. */
+#define LOST_NS (UINT64_C(10) * 1000000)
 
 /* --- the memory --- */
 
@@ -302,70 +305,94 @@ void hoist__far_own_loans(struct hoist__far *far, unsigned giver)
 			(void)hoist__far_own(far, i);
 }
 
+/* Has the swarm get a lost cell anew. */
+static void ask_anew(struct hoist__far *far, unsigned slot, uint64_t now)
+{
+	if (far->slots[slot].loan.bytes != NULL)
+		give_back(far, slot, true);
+	hoist__log(load,
+		   "group \"%s\": a neighbour's slot was filled anew while it was lent; cell %zu "
+		   "is asked for once more",
+		   far->name, far->slots[slot].job.cell);
+	pthread_mutex_lock(&far->lock);
+	far->slots[slot].lost = false;
+	hoist__swarm_lost(far->swarm, slot, now);
+	pthread_mutex_unlock(&far->lock);
+	hoist__far_ring(far);
+}
+
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 {
 	for (unsigned i = 0; i < far->n_slots; i++) {
 		const struct hoist__far_slot *slot = &far->slots[i];
-		if (slot->loan.bytes == NULL)
+		if (slot->loan.bytes == NULL && !slot->lost)
 			continue;
 		pthread_mutex_lock(&far->lock);
+		bool lost = slot->lost;
 		bool used = hoist__swarm_slot_of(far->swarm, slot->job.cell) != (int)i;
 		pthread_mutex_unlock(&far->lock);
 		if (used)
 			end_loan(far, i);
-		else if (now > slot->loan.since + BORROW_NS)
+		else if (lost)
+			ask_anew(far, i, now);
+		else if (slot->loan.bytes != NULL && now > slot->loan.since + BORROW_NS)
 			(void)hoist__far_own(far, i);
 	}
 }
 
 /* --- the load's copies --- */
 
-/* Reads bytes of a slot whose giver has used it for another cell: this process stood still for
- * long, and the giver gave it up. */
-static void read_again(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
-		       unsigned char *to)
+/* The cell's slot, if its bytes are there; -1.  Pre: lock. */
+static int slot_with(const struct hoist__far *far, size_t cell)
 {
-	const struct hoist__file *from = far->load->checkpoint->files[file].file;
-	ssize_t n = far->reads ? 1 : 0;
-	for (; n > 0 && bytes > 0; offset += (uint64_t)n, to += n, bytes -= (size_t)n)
-		n = pread(from->fd, to, bytes, (off_t)offset);
-	if (bytes > 0)
-		hoist__far_fail(far, hoist__fail(-ECONNRESET,
-						 "this process stood still for so long that the "
-						 "group \"%s\" went on without it",
-						 far->name));
+	int slot = hoist__swarm_slot_of(far->swarm, cell);
+	return slot >= 0 && !far->slots[slot].lost ? slot : -1;
 }
 
-/* Where the bytes of a slot are now, and whether they are. */
-static struct hoist__far_loan find_bytes(struct hoist__far *far, size_t cell, bool *lost)
+/* Finds the bytes of a cell that is or was HERE; waits for one that is lost.  False: the load
+ * fails. */
+static bool find_bytes(struct hoist__far *far, size_t cell, struct hoist__far_loan *ret)
+{
+	bool cancelled = false;
+	int slot;
+	pthread_mutex_lock(&far->lock);
+	while ((slot = slot_with(far, cell)) < 0 && far->err == 0 && !cancelled) {
+		(void)hoist__condition_wait(&far->changed, &far->lock, hoist__deadline(LOST_NS));
+		cancelled = atomic_load(&far->load->job.cancelled);
+	}
+	if (slot >= 0)
+		*ret = far->slots[slot].loan;
+	pthread_mutex_unlock(&far->lock);
+	if (slot >= 0 && ret->bytes == NULL)
+		ret->bytes = hoist__far_slot(far, (unsigned)slot);
+	if (slot < 0 && cancelled)
+		hoist__far_fail(far, hoist__fail(-ECANCELED, "the load was cancelled"));
+	return slot >= 0;
+}
+
+/* The loan's giver has filled the slot anew.  If the far thread had copied the cell by then, the
+ * bytes are in the own slot. */
+static void note_lost(struct hoist__far *far, size_t cell, const struct hoist__far_loan *loan)
 {
 	pthread_mutex_lock(&far->lock);
 	int slot = hoist__swarm_slot_of(far->swarm, cell);
-	HOIST__ASSERT(slot >= 0);
-	struct hoist__far_loan loan = far->slots[slot].loan;
-	*lost = far->slots[slot].lost;
+	if (slot >= 0 && far->slots[slot].loan.ticket == loan->ticket)
+		far->slots[slot].lost = true;
 	pthread_mutex_unlock(&far->lock);
-	if (loan.bytes == NULL)
-		loan.bytes = hoist__far_slot(far, (unsigned)slot);
-	return loan;
+	hoist__far_ring(far);
 }
 
-void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
-		     unsigned char *to)
+int hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		    unsigned char *to)
 {
 	size_t cell = hoist__cells_at(&far->cells, file, offset);
 	size_t at = (size_t)(offset % HOIST__CELL_BYTES);
-	bool lost;
-	struct hoist__far_loan from = find_bytes(far, cell, &lost);
-	while (!lost) {
-		uint64_t ticket = from.ticket;
+	struct hoist__far_loan from;
+	while (find_bytes(far, cell, &from)) {
 		memcpy(to, from.bytes + at, bytes);
-		if (ticket == 0 || still_holds(&from))
-			return;
-		/* The far thread may have given the loan back during the copy: the bytes are in the
-		 * own slot then. */
-		from = find_bytes(far, cell, &lost);
-		lost = lost || from.ticket == ticket;
+		if (from.ticket == 0 || still_holds(&from))
+			return 0;
+		note_lost(far, cell, &from);
 	}
-	read_again(far, file, offset, bytes, to);
+	return -ECONNRESET;
 }

@@ -54,6 +54,7 @@
  *     own reading fails  the same; at last, read this member's own blocks alone
  *     no word            after a member's patience: the same, and the silent member is slow
  *     left, died, slow   the same at once
+ *     a loan was lost    the same at once, though the cell was HERE
  *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
@@ -202,6 +203,10 @@ void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t n
 /* The asked member gives nothing for the slot, or gave @wrong bytes, and writes to it no more.  May
  * come after the member has left, until HOIST__SWARM_WITHDRAW was given. */
 void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong, uint64_t now);
+
+/* The bytes of a slot that is HERE, lent by the member that was asked, are gone: others are asked.
+ * Pre: no send of the slot goes on. */
+void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
 
 /* After HOIST__SWARM_WITHDRAW: nothing writes to the slot any more. */
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now);

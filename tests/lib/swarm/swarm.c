@@ -159,6 +159,12 @@ struct trouble {
 		"", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1, 1, 4                             \
 	}
 
+/* The same; two members, on the first machine, have the files. */
+#define LENDERS                                                                                    \
+	{                                                                                          \
+		"", 8, CELLS, LINK, 10 * LINK, 2, SIM_ALL, 1.01, 1, 1, 4                           \
+	}
+
 /* One member has the files, on one of two machines. */
 #define THREE                                                                                      \
 	{                                                                                          \
@@ -184,6 +190,8 @@ static const struct trouble troubles[] = {
 	{"a member of a machine dies", MACHINES, 1, SIM_DIES, 0.5, 0, 2.2, 16},
 	{"a member of a machine hangs", MACHINES, 1, SIM_HANGS, 0.5, 0, 7, 16},
 	{"a member's load stops for good", THREE, 1, SIM_STUCK, 0.1, 0, 2.2, 40},
+	{"a member of a machine loses loans", MACHINES, 1, SIM_LOSES, 0, 0, 4, 100},
+	{"the same, without files", LENDERS, 1, SIM_LOSES, 0, 0, 8, 100},
 	{"a machine of two dies", MACHINES, 4, SIM_DIES, 0.5, 0, 2.2, 40},
 };
 
