@@ -77,9 +77,10 @@ int hoist__far_arena_make(struct hoist__far *far)
 
 void hoist__far_arena_end(struct hoist__far *far, bool stays)
 {
-	for (unsigned i = 0; i < far->n_memories; i++)
-		hoist__shared_close(far->memories[i]);
-	far->n_memories = 0;
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN; i++) {
+		hoist__shared_close(far->memories[i].shared);
+		far->memories[i] = (struct hoist__far_memory){.shared = NULL};
+	}
 	if (far->shared_fd >= 0)
 		(void)close(far->shared_fd);
 	far->shared_fd = -1;
@@ -130,17 +131,51 @@ static int map_memory(struct hoist__far *far, const struct hoist__far_peer *peer
 
 void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *peer)
 {
-	struct hoist__shared *memory = NULL;
-	if (!hoist__far_is_neighbour(far, peer) || far->n_memories == HOIST__FAR_MOST_KNOWN)
+	struct hoist__far_memory *memory = far->memories;
+	while (memory < far->memories + HOIST__FAR_MOST_KNOWN && memory->shared != NULL)
+		memory++;
+	if (!hoist__far_is_neighbour(far, peer) || memory == far->memories + HOIST__FAR_MOST_KNOWN)
 		return;
-	if (map_memory(far, peer, &memory) < 0) {
+	if (map_memory(far, peer, &memory->shared) < 0) {
 		hoist__log(load,
 			   "group \"%s\": UCX moves the bytes of a member of this machine: %s",
 			   far->name, hoist_error());
 		return;
 	}
-	far->memories[far->n_memories++] = memory;
 	peer->memory = memory;
+}
+
+static bool is_used(const struct hoist__far *far, const struct hoist__far_memory *memory)
+{
+	for (unsigned i = 0; i < far->n_slots; i++)
+		if (far->slots[i].loan.memory == memory)
+			return true;
+	return memory->n_copies > 0;
+}
+
+/* Unmaps the memory of neighbours that have left, where it is used no more. */
+static void unmap_left(struct hoist__far *far)
+{
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN && far->n_left > 0; i++) {
+		struct hoist__far_memory *memory = &far->memories[i];
+		pthread_mutex_lock(&far->lock);
+		bool used = !memory->left || is_used(far, memory);
+		pthread_mutex_unlock(&far->lock);
+		if (used)
+			continue;
+		hoist__shared_close(memory->shared);
+		*memory = (struct hoist__far_memory){.shared = NULL};
+		far->n_left--;
+	}
+}
+
+void hoist__far_unmap(struct hoist__far *far, struct hoist__far_memory *memory)
+{
+	if (memory == NULL)
+		return;
+	memory->left = true;
+	far->n_left++;
+	unmap_left(far);
 }
 
 /* --- lending --- */
@@ -223,11 +258,12 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 {
 	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, lend->ticket);
 	const struct hoist__far_board *board = NULL;
+	const struct hoist__shared *shared = peer->memory != NULL ? peer->memory->shared : NULL;
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
 		return;
-	if (peer->memory != NULL && slot->n_placed == 0 &&
-	    lend->n < hoist__shared_bytes(peer->memory) / HOIST__CELL_BYTES - 1)
-		board = (const struct hoist__far_board *)hoist__shared_address(peer->memory);
+	if (shared != NULL && slot->n_placed == 0 &&
+	    lend->n < hoist__shared_bytes(shared) / HOIST__CELL_BYTES - 1)
+		board = (const struct hoist__far_board *)hoist__shared_address(shared);
 	if (board == NULL || atomic_load(&board->editions[lend->n]) != lend->at) {
 		hoist__far_refused(far, peer, lend);
 		return;
@@ -236,6 +272,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 	slot->loan = (struct hoist__far_loan){
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
 			 lend->n * (size_t)HOIST__CELL_BYTES,
+		.memory = peer->memory,
 		.edition = &board->editions[lend->n],
 		.edition_was = (uint32_t)lend->at,
 		.ticket = lend->ticket,
@@ -323,6 +360,7 @@ static void ask_anew(struct hoist__far *far, unsigned slot, uint64_t now)
 
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 {
+	unmap_left(far);
 	for (unsigned i = 0; i < far->n_slots; i++) {
 		const struct hoist__far_slot *slot = &far->slots[i];
 		if (slot->loan.bytes == NULL && !slot->lost)
@@ -362,6 +400,8 @@ static bool find_bytes(struct hoist__far *far, size_t cell, struct hoist__far_lo
 	}
 	if (slot >= 0)
 		*ret = far->slots[slot].loan;
+	if (slot >= 0 && ret->memory != NULL)
+		ret->memory->n_copies++;
 	pthread_mutex_unlock(&far->lock);
 	if (slot >= 0 && ret->bytes == NULL)
 		ret->bytes = hoist__far_slot(far, (unsigned)slot);
@@ -370,16 +410,22 @@ static bool find_bytes(struct hoist__far *far, size_t cell, struct hoist__far_lo
 	return slot >= 0;
 }
 
-/* The loan's giver has filled the slot anew.  If the far thread had copied the cell by then, the
- * bytes are in the own slot. */
-static void note_lost(struct hoist__far *far, size_t cell, const struct hoist__far_loan *loan)
+/* Ends a copy.  False: the loan's giver has filled the slot anew.  If the far thread had copied the
+ * cell by then, the bytes are in the own slot. */
+static bool end_copy(struct hoist__far *far, size_t cell, const struct hoist__far_loan *loan)
 {
+	if (loan->memory == NULL)
+		return true;
+	bool holds = still_holds(loan);
 	pthread_mutex_lock(&far->lock);
 	int slot = hoist__swarm_slot_of(far->swarm, cell);
-	if (slot >= 0 && far->slots[slot].loan.ticket == loan->ticket)
+	if (!holds && slot >= 0 && far->slots[slot].loan.ticket == loan->ticket)
 		far->slots[slot].lost = true;
+	loan->memory->n_copies--;
 	pthread_mutex_unlock(&far->lock);
-	hoist__far_ring(far);
+	if (!holds)
+		hoist__far_ring(far);
+	return holds;
 }
 
 int hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
@@ -390,9 +436,8 @@ int hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t
 	struct hoist__far_loan from;
 	while (find_bytes(far, cell, &from)) {
 		memcpy(to, from.bytes + at, bytes);
-		if (from.ticket == 0 || still_holds(&from))
+		if (end_copy(far, cell, &from))
 			return 0;
-		note_lost(far, cell, &from);
 	}
 	return -ECONNRESET;
 }

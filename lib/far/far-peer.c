@@ -60,6 +60,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	hoist__far_forget_sends(far, peer);
 	if (may_lend)
 		hoist__far_own_loans(far, gone.number);
+	hoist__far_unmap(far, gone.memory);
 	/* Transfers with the peer end here: their handlers find the entry free. */
 	*peer = (struct hoist__far_peer){.channel = NULL};
 	if (gone.bulk != NULL)

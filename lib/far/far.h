@@ -149,7 +149,7 @@ struct hoist__far_peer {
 	struct hoist__address at;			 /* at which it listens */
 	struct hoist__fabric_peer *bulk;		 /* NULL: before HELLO */
 	struct hoist__neighbour place;			 /* of its slots */
-	struct hoist__shared *memory;			 /* the same, mapped; NULL: it is not */
+	struct hoist__far_memory *memory;		 /* the same, mapped; NULL: it is not */
 	struct hoist__far_lent lent[HOIST__SWARM_SLOTS]; /* to it */
 	struct hoist__far_tour tour;			 /* of a visitor */
 	struct hoist__far_wanting wanting;		 /* its wants, as far as they are here */
@@ -257,8 +257,8 @@ struct hoist__far {
 	uint64_t beat_counts[3];
 	struct hoist__far_send sends[HOIST__SWARM_SENDS];
 	unsigned n_lent;
-	struct hoist__shared *memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
-	unsigned n_memories;
+	struct hoist__far_memory memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
+	unsigned n_left;					  /* of these: to be unmapped */
 
 	pthread_t thread;
 	bool has_thread;

@@ -2,7 +2,7 @@
 /* Members of one machine that copy from each other's slots.  One of them stands still amid such a
  * copy until the givers have filled their slots anew, copies so slowly that it has to give slots
  * back before, gives none back, and is left out, or, without the files, loses a loan of a giver
- * that lives: each has the right bytes. */
+ * that lives: each has the right bytes.  The memory of a giver that dies is unmapped. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,6 +29,7 @@ static bool is_slow;
 static bool gives_nothing_back; /* and does not end before the others */
 static bool is_robbed;		/* of its first loans, amid a copy, */
 static bool is_cancelled;	/* and cancelled then */
+static bool giver_dies;		/* rank 0, amid the victim's first copy */
 static unsigned self;		/* in a rank's process */
 static atomic_uint n_copies;
 
@@ -72,6 +73,8 @@ WRAP(bool, hoist__far_keeps_lent,
 			(void)atomic_fetch_add(&far->board->editions[i], 1);
 		mark(TAKEN_BACK);
 	}
+	if (giver_dies && self == 0 && (said->marks[VICTIM] & BORROWED) != 0)
+		(void)raise(SIGKILL);
 	return __real_hoist__far_keeps_lent(far, peer, now);
 }
 
@@ -108,6 +111,23 @@ static bool is_borrowed(struct hoist__far *far, size_t file, uint64_t offset)
 	return borrowed;
 }
 
+static unsigned n_mapped(struct hoist__far *far)
+{
+	unsigned n = 0;
+	pthread_mutex_lock(&far->lock);
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN; i++)
+		n += far->memories[i].shared != NULL;
+	pthread_mutex_unlock(&far->lock);
+	return n;
+}
+
+/* Waits until the memory of at most one of the two others is mapped. */
+static void wait_for_unmap(struct hoist__far *far)
+{
+	for (uint64_t until = 0; n_mapped(far) > 1;)
+		CHECK(patience(&until));
+}
+
 WRAP(int, hoist__far_copy,
      (struct hoist__far * far, size_t file, uint64_t offset, size_t n, unsigned char *to))
 {
@@ -122,6 +142,8 @@ WRAP(int, hoist__far_copy,
 			wait_for_others(ENDED);
 		if (is_robbed && self == VICTIM)
 			wait_for_others(TAKEN_BACK);
+		if (giver_dies && self == VICTIM)
+			wait_for_unmap(far);
 	}
 	return __real_hoist__far_copy(far, file, offset, n, to);
 }
@@ -224,6 +246,15 @@ static void a_member_without_files_asks_anew(void)
 	is_robbed = false;
 }
 
+static void the_memory_of_one_that_dies_is_unmapped(void)
+{
+	ranks_next_group();
+	giver_dies = true;
+	ranks_run(N_RANKS, rank_main, 1u << 0);
+	CHECK((said->marks[VICTIM] & BORROWED) != 0);
+	giver_dies = false;
+}
+
 /* A copy that waits for a lost cell does not keep a load that is cancelled. */
 static void a_member_that_waits_is_cancelled(void)
 {
@@ -243,8 +274,9 @@ int main(void)
 	CASE(a_member_that_gives_nothing_back_is_left_out);
 	CASE(a_member_without_files_asks_anew);
 	CASE(a_member_that_waits_is_cancelled);
-	printf("figure: group.far_loans 5 groups, with a member that stood still, was slow, kept "
-	       "what it was lent, or lost it: every byte compared\n");
+	CASE(the_memory_of_one_that_dies_is_unmapped);
+	printf("figure: group.far_loans 6 groups, with a member that stood still, was slow, kept "
+	       "what it was lent, lost it, or died: every byte compared\n");
 	support_cleanup();
 	return 0;
 }
