@@ -33,7 +33,7 @@
  *     both       HELLO name, id, identity, cells, has the files, port, place of its slots
  *                (neighbour.h), address of the fabric
  *     acceptor   ROSTER for each member that is or was there, ROSTER_END
- *     both       WANTS, SOME (swarm-wants.h), and BEAT from now on
+ *     both       WANTS, PATTERNS (swarm-wants.h), and BEAT from now on
  *     both       READY first cell: the member has chosen its pace
  *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
@@ -130,8 +130,8 @@ struct hoist__far_peer {
 	bool has_hello;
 	bool visits; /* a visitor */
 	bool said_hello;
-	size_t kinds_told, some_told; /* of this side's wants: sent so far */
-	bool told;		      /* all of them */
+	size_t kinds_told, patterns_told; /* of this side's wants: sent so far */
+	bool told;			  /* all of them */
 	bool said_ready;
 	uint64_t beat_at;   /* the last of this side's beats that it was told */
 	bool listed;	    /* all of its wants are here */

@@ -35,23 +35,18 @@ enum { MOST_CELLS = 300 };
 /* Becomes wants if they are whole and right. */
 static void use_wants(struct hoist__far_wanting *wanting)
 {
-	struct hoist__swarm_wants wants;
+	struct hoist__swarm_wants *wants = &wanting->wants;
 	uint64_t blocks[HOIST__CELL_WORDS];
-	if (!hoist__far_wanting_whole(wanting))
+	if (!hoist__far_wanting_whole(wanting) || hoist__swarm_wants_check(wants) < 0)
 		return;
-	if (hoist__swarm_wants_take(wanting->kinds, wanting->n_cells, wanting->some,
-				    wanting->n_some, &wants) < 0)
-		return;
-	wanting->kinds = NULL;
-	wanting->some = NULL;
-	for (size_t c = 0; c < wants.n_cells; c++)
-		HOLDS(hoist__swarm_wants_of(&wants, c, blocks) <= HOIST__CELL_BLOCKS);
-	hoist__swarm_wants_fini(&wants);
+	for (size_t c = 0; c < wants->n_cells; c++)
+		HOLDS(hoist__swarm_wants_of(wants, c, blocks) <= HOIST__CELL_BLOCKS);
+	hoist__swarm_wants_fini(wants);
 }
 
 static void hear_frames(struct fuzz_bytes *from)
 {
-	struct hoist__far_wanting wanting = {.kinds = NULL};
+	struct hoist__far_wanting wanting = {.kinds_here = 0};
 	while (from->n > 0) {
 		struct hoist__far_message m;
 		uint16_t kind = (uint16_t)fuzz_below(from, HOIST__FAR_BYE + 2u);
@@ -67,12 +62,12 @@ static void hear_frames(struct fuzz_bytes *from)
 		check_message(&frame, &m);
 		/* A member refuses a HELLO of other cells than its own. */
 		if (m.kind == HOIST__FAR_HELLO && m.n_cells <= MOST_CELLS)
-			HOLDS(hoist__far_wanting_begin(&wanting, m.n_cells, m.n_some) == 0);
-		if (m.kind == HOIST__FAR_WANTS || m.kind == HOIST__FAR_SOME)
+			HOLDS(hoist__far_wanting_begin(&wanting, &m) == 0);
+		if (m.kind == HOIST__FAR_WANTS || m.kind == HOIST__FAR_PATTERNS)
 			(void)hoist__far_wanting_take(&wanting, &m);
 		use_wants(&wanting);
 	}
-	hoist__far_wanting_fini(&wanting);
+	hoist__swarm_wants_fini(&wanting.wants);
 }
 
 /* --- a swarm: what its caller does, and what the caller knows --- */

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/lib/swarm/sim.h"
 #include "tests/support/check.h"
@@ -327,8 +328,53 @@ static void what_cannot_be_read_is_refused(void)
 		what_cannot_be_read(i / 2 != 0, i % 2 != 0);
 }
 
+/* --- wants in few bytes --- */
+
+enum { MANY_CELLS = 100000 };
+
+/* @n cells with @n_patterns patterns: the block @m of cell c is wanted if bit m of c modulo
+ * @n_patterns is set, and so is the last block. */
+static void make_patterns(size_t n, uint64_t n_patterns, struct hoist__swarm_wants *ret)
+{
+	uint64_t *bitmap = calloc(hoist__wants_words(n), sizeof *bitmap);
+	CHECK(bitmap != NULL);
+	for (uint64_t c = 0; c < n; c++) {
+		bitmap[c * HOIST__CELL_WORDS] = c % n_patterns;
+		bitmap[(c + 1) * HOIST__CELL_WORDS - 1] = UINT64_C(1) << 63;
+	}
+	OK(hoist__swarm_wants_make(bitmap, n, ret));
+	free(bitmap);
+}
+
+/* The same patterns are kept once.  Cells of patterns too many are wanted whole. */
+static void wants_are_few_bytes(void)
+{
+	static const uint64_t n_patterns[] = {1, 7, HOIST__WANTS_PATTERNS, MANY_CELLS};
+	for (size_t i = 0; i < sizeof n_patterns / sizeof n_patterns[0]; i++) {
+		struct hoist__swarm_wants wants;
+		uint64_t blocks[HOIST__CELL_WORDS];
+		make_patterns(MANY_CELLS, n_patterns[i], &wants);
+		OK(hoist__swarm_wants_check(&wants));
+		check_at("%llu patterns: %zu", (unsigned long long)n_patterns[i], wants.n_patterns);
+		CHECK(wants.n_patterns == (n_patterns[i] < HOIST__WANTS_PATTERNS
+						   ? n_patterns[i]
+						   : HOIST__WANTS_PATTERNS));
+		for (uint64_t c = 0; c < MANY_CELLS; c++) {
+			uint64_t wanted = c % n_patterns[i];
+			unsigned n = hoist__swarm_wants_of(&wants, c, blocks);
+			if (wanted >= HOIST__WANTS_PATTERNS)
+				CHECK(n == HOIST__CELL_BLOCKS);
+			else
+				CHECK(blocks[0] == wanted &&
+				      n == (unsigned)__builtin_popcountll(wanted) + 1);
+		}
+		hoist__swarm_wants_fini(&wants);
+	}
+}
+
 int main(void)
 {
+	CASE(wants_are_few_bytes);
 	CASE(whole_groups);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
