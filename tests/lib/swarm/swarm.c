@@ -372,8 +372,48 @@ static void wants_are_few_bytes(void)
 	}
 }
 
+/* --- views that differ --- */
+
+/* A member should ask for what a slot has, and asks for other blocks: the slot waits for nobody,
+ * and the cell is read once more at once. */
+static void an_ask_for_other_blocks_frees_the_slot(void)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_act act;
+	struct hoist__swarm_wants own = wants_of_blocks(OWN);
+	struct hoist__swarm_wants others = wants_of_blocks(OWN);
+	const struct hoist__swarm_options options = {
+		.id = 7, .reads = true, .n_cells = 1, .n_slots = 8, .wants = &own};
+	OK(hoist__swarm_create(&options, &swarm));
+	CHECK(hoist__swarm_join(swarm, 11, 0, false, 0, &others, 1) > 0);
+	hoist__swarm_next(swarm, 2, &act);
+	CHECK(act.deed == HOIST__SWARM_READ && hoist__blocks_count(act.blocks) == OWN);
+	hoist__swarm_read(swarm, act.slot, false, 2);
+	hoist__swarm_used(swarm, 0);
+	hoist__swarm_next(swarm, 3, &act);
+	CHECK(act.deed == HOIST__SWARM_NOTHING && hoist__swarm_slot_of(swarm, 0) >= 0);
+	act = answer_to(swarm, OWN, true);
+	CHECK(act.deed == HOIST__SWARM_READ && hoist__blocks_has(act.blocks, OWN));
+	hoist__swarm_read(swarm, act.slot, false, 3);
+	hoist__swarm_next(swarm, 3, &act);
+	CHECK(act.deed == HOIST__SWARM_SEND && hoist__blocks_has(act.blocks, OWN));
+	hoist__swarm_sent(swarm, act.slot, act.member, 1000);
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+}
+
+/* Patience grows with the time that a cell takes: an answer of 20 ms is no cell of 10 s. */
+static void few_blocks_tell_little_of_a_cell(void)
+{
+	CHECK(hoist__swarm_cell_ns(20000000, HOIST__CELL_BLOCKS) == 20000000);
+	CHECK(hoist__swarm_cell_ns(20000000, HOIST__CELL_BLOCKS / 2) == 40000000);
+	CHECK(hoist__swarm_cell_ns(20000000, 1) <= 160000000);
+}
+
 int main(void)
 {
+	CASE(an_ask_for_other_blocks_frees_the_slot);
+	CASE(few_blocks_tell_little_of_a_cell);
 	CASE(wants_are_few_bytes);
 	CASE(whole_groups);
 	CASE(members_in_trouble);
