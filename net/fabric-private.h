@@ -11,6 +11,12 @@
  *
  * The version is UCX's.  The digest (FNV-1a, 64 bits) is of the address.  Numbers are
  * little-endian.
+ *
+ * UCX's tcp waits until it may write to a peer that has not answered its greeting, though it
+ * writes nothing before the answer (uct_tcp_ep_check_tx_res(), WAITING_ACK; seen in UCX 1.13 to
+ * 1.22).  Until then UCX's descriptor is readable all the time: while a peer hangs, or a firewall
+ * swallows the answer.  So after some progresses that found nothing, the caller waits for `edges`,
+ * which is readable once something has changed at UCX's descriptor since the last progress.
  */
 #ifndef HOIST_NET_FABRIC_PRIVATE_H
 #define HOIST_NET_FABRIC_PRIVATE_H
@@ -42,7 +48,9 @@ struct hoist__fabric {
 	hoist__ucp_mem memory;
 	void *address;
 	size_t address_bytes;
-	int fd;
+	int fd;			      /* UCX's */
+	int edges;		      /* an epoll of `fd`, edge-triggered */
+	unsigned n_idle;	      /* progresses in a row that found nothing */
 	bool closing;		      /* nothing is placed any more */
 	struct hoist__list peers;     /* that the caller has */
 	struct hoist__list stuck;     /* peers whose endpoints UCX would not close */

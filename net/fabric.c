@@ -6,9 +6,12 @@
 #include "net/fabric.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -17,6 +20,8 @@
 
 /* Rounds of one hoist__fabric_progress(), so that busy peers do not keep the caller. */
 #define MOST_ROUNDS 1000
+/* After so many progresses that found nothing, the caller waits for a change (fabric-private.h). */
+#define MOST_IDLE 4u
 
 /* --- transfers --- */
 
@@ -155,6 +160,16 @@ static int map_arena(struct hoist__fabric *fabric)
 	return 0;
 }
 
+/* Makes `edges`. */
+static int watch_edges(struct hoist__fabric *fabric)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	fabric->edges = epoll_create1(EPOLL_CLOEXEC);
+	if (fabric->edges < 0 || epoll_ctl(fabric->edges, EPOLL_CTL_ADD, fabric->fd, &event) < 0)
+		return hoist__fail_errno(-errno, "watching UCX's descriptor");
+	return 0;
+}
+
 static int make_worker(struct hoist__fabric *fabric)
 {
 	const struct hoist__ucp_worker_params params = {
@@ -180,12 +195,15 @@ static int make_worker(struct hoist__fabric *fabric)
 	status = hoist__ucx.ucp_worker_get_efd(worker, &fabric->fd);
 	if (status < 0)
 		return hoist__ucx_fail(status, "asking for the worker's descriptor");
+	int err = watch_edges(fabric);
+	if (err < 0)
+		return err;
 	hoist__ucp_address *address = NULL;
 	size_t bytes = 0;
 	status = hoist__ucx.ucp_worker_get_address(worker, &address, &bytes);
 	if (status < 0)
 		return hoist__ucx_fail(status, "asking for the worker's address");
-	int err = hoist__fabric_pack(fabric, address, bytes);
+	err = hoist__fabric_pack(fabric, address, bytes);
 	hoist__ucx.ucp_worker_release_address(worker, address);
 	return err;
 }
@@ -193,6 +211,8 @@ static int make_worker(struct hoist__fabric *fabric)
 /* Frees all that there is.  Pre: UCX has no transfer of ours. */
 static void destroy(struct hoist__fabric *fabric)
 {
+	if (fabric->edges >= 0)
+		(void)close(fabric->edges);
 	if (fabric->worker != NULL)
 		hoist__ucx.ucp_worker_destroy(fabric->worker);
 	if (fabric->memory != NULL)
@@ -211,7 +231,7 @@ int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist
 	if (fabric == NULL)
 		return hoist__fail_nomem("a fabric", sizeof *fabric);
 	fabric->options = *options;
-	fabric->fd = -1;
+	fabric->fd = fabric->edges = -1;
 	hoist__list_init(&fabric->peers);
 	hoist__list_init(&fabric->stuck);
 	hoist__list_init(&fabric->transfers);
@@ -242,7 +262,7 @@ static void settle(struct hoist__fabric *fabric, uint64_t ns)
 	uint64_t deadline = hoist__now_ns() + ns;
 	hoist__fabric_progress(fabric);
 	while (is_busy(fabric) && hoist__now_ns() < deadline) {
-		struct pollfd entry = {.fd = fabric->fd, .events = POLLIN};
+		struct pollfd entry = {.fd = hoist__fabric_fd(fabric), .events = POLLIN};
 		if (hoist__fabric_arm(fabric))
 			(void)poll(&entry, 1, 10);
 		hoist__fabric_progress(fabric);
@@ -278,14 +298,20 @@ void hoist__fabric_address(const struct hoist__fabric *fabric, const void **ret,
 
 int hoist__fabric_fd(const struct hoist__fabric *fabric)
 {
-	return fabric->fd;
+	return fabric->n_idle < MOST_IDLE ? fabric->fd : fabric->edges;
 }
 
 void hoist__fabric_progress(struct hoist__fabric *fabric)
 {
-	for (unsigned i = 0; i < MOST_ROUNDS; i++)
-		if (hoist__ucx.ucp_worker_progress(fabric->worker) == 0)
-			return;
+	struct epoll_event event;
+	unsigned n = 0;
+	bool changed = epoll_wait(fabric->edges, &event, 1, 0) > 0;
+	while (n < MOST_ROUNDS && hoist__ucx.ucp_worker_progress(fabric->worker) > 0)
+		n++;
+	if (changed || n > 0)
+		fabric->n_idle = 0;
+	else if (fabric->n_idle < MOST_IDLE)
+		fabric->n_idle++;
 }
 
 bool hoist__fabric_arm(struct hoist__fabric *fabric)

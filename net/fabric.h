@@ -115,15 +115,16 @@ struct hoist__fabric_options {
 /* Returns: 0; -ENOSYS (no libucp.so.0, or one that lacks a function; the text names which, and the
  * package); -EPERM (a program with raised privileges); -EAGAIN (no thread, or not 256 MiB of
  * addresses: UCX would end the process); -ENODEV (UCX has no transport, or none of
- * @transports); -EMSGSIZE (an address of more than HOIST__FABRIC_ADDRESS_MOST bytes); -ENOMEM;
- * other errors of UCX, as errno values. */
+ * @transports); -EMSGSIZE (an address of more than HOIST__FABRIC_ADDRESS_MOST bytes); -EMFILE;
+ * -ENOMEM; other errors of UCX, as errno values. */
 int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist__fabric **ret);
 
 /* The address of this worker, to be given to those that shall connect: at most
  * HOIST__FABRIC_ADDRESS_MOST bytes, valid as long as the fabric. */
 void hoist__fabric_address(const struct hoist__fabric *fabric, const void **ret, size_t *ret_bytes);
 
-/* Readable when there may be something to progress, once the fabric is armed. */
+/* Readable when there may be something to progress, once the fabric is armed.  Valid until the next
+ * progress: later waits may be for another descriptor. */
 int hoist__fabric_fd(const struct hoist__fabric *fabric);
 
 /* Handles transfers until there is nothing more to handle; at most for a while if peers are busy:

@@ -11,12 +11,15 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "lib/far/far.h"
 
 /* A slot that was borrowed for so long is copied, and given back: its owner needs the slot. */
 #define BORROW_NS (UINT64_C(200) * 1000000)
 /* A member that keeps a slot for so long is left out. */
 #define LEND_NS HOIST__SWARM_PATIENCE_NS
+/* How often a thread that waits for a lost cell looks. */
+#define LOST_NS (UINT64_C(10) * 1000000)
 
 /* --- the memory --- */
 
@@ -74,9 +77,10 @@ int hoist__far_arena_make(struct hoist__far *far)
 
 void hoist__far_arena_end(struct hoist__far *far, bool stays)
 {
-	for (unsigned i = 0; i < far->n_memories; i++)
-		hoist__shared_close(far->memories[i]);
-	far->n_memories = 0;
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN; i++) {
+		hoist__shared_close(far->memories[i].shared);
+		far->memories[i] = (struct hoist__far_memory){.shared = NULL};
+	}
 	if (far->shared_fd >= 0)
 		(void)close(far->shared_fd);
 	far->shared_fd = -1;
@@ -127,17 +131,51 @@ static int map_memory(struct hoist__far *far, const struct hoist__far_peer *peer
 
 void hoist__far_meet_neighbour(struct hoist__far *far, struct hoist__far_peer *peer)
 {
-	struct hoist__shared *memory = NULL;
-	if (!hoist__far_is_neighbour(far, peer) || far->n_memories == HOIST__FAR_MOST_KNOWN)
+	struct hoist__far_memory *memory = far->memories;
+	while (memory < far->memories + HOIST__FAR_MOST_KNOWN && memory->shared != NULL)
+		memory++;
+	if (!hoist__far_is_neighbour(far, peer) || memory == far->memories + HOIST__FAR_MOST_KNOWN)
 		return;
-	if (map_memory(far, peer, &memory) < 0) {
+	if (map_memory(far, peer, &memory->shared) < 0) {
 		hoist__log(load,
 			   "group \"%s\": UCX moves the bytes of a member of this machine: %s",
 			   far->name, hoist_error());
 		return;
 	}
-	far->memories[far->n_memories++] = memory;
 	peer->memory = memory;
+}
+
+static bool is_used(const struct hoist__far *far, const struct hoist__far_memory *memory)
+{
+	for (unsigned i = 0; i < far->n_slots; i++)
+		if (far->slots[i].loan.memory == memory)
+			return true;
+	return memory->n_copies > 0;
+}
+
+/* Unmaps the memory of neighbours that have left, where it is used no more. */
+static void unmap_left(struct hoist__far *far)
+{
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN && far->n_left > 0; i++) {
+		struct hoist__far_memory *memory = &far->memories[i];
+		pthread_mutex_lock(&far->lock);
+		bool used = !memory->left || is_used(far, memory);
+		pthread_mutex_unlock(&far->lock);
+		if (used)
+			continue;
+		hoist__shared_close(memory->shared);
+		*memory = (struct hoist__far_memory){.shared = NULL};
+		far->n_left--;
+	}
+}
+
+void hoist__far_unmap(struct hoist__far *far, struct hoist__far_memory *memory)
+{
+	if (memory == NULL)
+		return;
+	memory->left = true;
+	far->n_left++;
+	unmap_left(far);
 }
 
 /* --- lending --- */
@@ -220,11 +258,12 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 {
 	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, lend->ticket);
 	const struct hoist__far_board *board = NULL;
+	const struct hoist__shared *shared = peer->memory != NULL ? peer->memory->shared : NULL;
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
 		return;
-	if (peer->memory != NULL && slot->n_placed == 0 &&
-	    lend->n < hoist__shared_bytes(peer->memory) / HOIST__CELL_BYTES - 1)
-		board = (const struct hoist__far_board *)hoist__shared_address(peer->memory);
+	if (shared != NULL && slot->n_placed == 0 &&
+	    lend->n < hoist__shared_bytes(shared) / HOIST__CELL_BYTES - 1)
+		board = (const struct hoist__far_board *)hoist__shared_address(shared);
 	if (board == NULL || atomic_load(&board->editions[lend->n]) != lend->at) {
 		hoist__far_refused(far, peer, lend);
 		return;
@@ -233,6 +272,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 	slot->loan = (struct hoist__far_loan){
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
 			 lend->n * (size_t)HOIST__CELL_BYTES,
+		.memory = peer->memory,
 		.edition = &board->editions[lend->n],
 		.edition_was = (uint32_t)lend->at,
 		.ticket = lend->ticket,
@@ -302,70 +342,102 @@ void hoist__far_own_loans(struct hoist__far *far, unsigned giver)
 			(void)hoist__far_own(far, i);
 }
 
+/* Has the swarm get a lost cell anew. */
+static void ask_anew(struct hoist__far *far, unsigned slot, uint64_t now)
+{
+	if (far->slots[slot].loan.bytes != NULL)
+		give_back(far, slot, true);
+	hoist__log(load,
+		   "group \"%s\": a neighbour's slot was filled anew while it was lent; cell %zu "
+		   "is asked for once more",
+		   far->name, far->slots[slot].job.cell);
+	pthread_mutex_lock(&far->lock);
+	far->slots[slot].lost = false;
+	hoist__swarm_lost(far->swarm, slot, now);
+	pthread_mutex_unlock(&far->lock);
+	hoist__far_ring(far);
+}
+
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now)
 {
+	unmap_left(far);
 	for (unsigned i = 0; i < far->n_slots; i++) {
 		const struct hoist__far_slot *slot = &far->slots[i];
-		if (slot->loan.bytes == NULL)
+		if (slot->loan.bytes == NULL && !slot->lost)
 			continue;
 		pthread_mutex_lock(&far->lock);
+		bool lost = slot->lost;
 		bool used = hoist__swarm_slot_of(far->swarm, slot->job.cell) != (int)i;
 		pthread_mutex_unlock(&far->lock);
 		if (used)
 			end_loan(far, i);
-		else if (now > slot->loan.since + BORROW_NS)
+		else if (lost)
+			ask_anew(far, i, now);
+		else if (slot->loan.bytes != NULL && now > slot->loan.since + BORROW_NS)
 			(void)hoist__far_own(far, i);
 	}
 }
 
 /* --- the load's copies --- */
 
-/* Reads bytes of a slot whose giver has used it for another cell: this process stood still for
- * long, and the giver gave it up. */
-static void read_again(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
-		       unsigned char *to)
+/* The cell's slot, if its bytes are there; -1.  Pre: lock. */
+static int slot_with(const struct hoist__far *far, size_t cell)
 {
-	const struct hoist__file *from = far->load->checkpoint->files[file].file;
-	ssize_t n = far->reads ? 1 : 0;
-	for (; n > 0 && bytes > 0; offset += (uint64_t)n, to += n, bytes -= (size_t)n)
-		n = pread(from->fd, to, bytes, (off_t)offset);
-	if (bytes > 0)
-		hoist__far_fail(far, hoist__fail(-ECONNRESET,
-						 "this process stood still for so long that the "
-						 "group \"%s\" went on without it",
-						 far->name));
+	int slot = hoist__swarm_slot_of(far->swarm, cell);
+	return slot >= 0 && !far->slots[slot].lost ? slot : -1;
 }
 
-/* Where the bytes of a slot are now, and whether they are. */
-static struct hoist__far_loan find_bytes(struct hoist__far *far, size_t cell, bool *lost)
+/* Finds the bytes of a cell that is or was HERE; waits for one that is lost.  False: the load
+ * fails. */
+static bool find_bytes(struct hoist__far *far, size_t cell, struct hoist__far_loan *ret)
 {
+	bool cancelled = false;
+	int slot;
+	pthread_mutex_lock(&far->lock);
+	while ((slot = slot_with(far, cell)) < 0 && far->err == 0 && !cancelled) {
+		(void)hoist__condition_wait(&far->changed, &far->lock, hoist__deadline(LOST_NS));
+		cancelled = atomic_load(&far->load->job.cancelled);
+	}
+	if (slot >= 0)
+		*ret = far->slots[slot].loan;
+	if (slot >= 0 && ret->memory != NULL)
+		ret->memory->n_copies++;
+	pthread_mutex_unlock(&far->lock);
+	if (slot >= 0 && ret->bytes == NULL)
+		ret->bytes = hoist__far_slot(far, (unsigned)slot);
+	if (slot < 0 && cancelled)
+		hoist__far_fail(far, hoist__fail(-ECANCELED, "the load was cancelled"));
+	return slot >= 0;
+}
+
+/* Ends a copy.  False: the loan's giver has filled the slot anew.  If the far thread had copied the
+ * cell by then, the bytes are in the own slot. */
+static bool end_copy(struct hoist__far *far, size_t cell, const struct hoist__far_loan *loan)
+{
+	if (loan->memory == NULL)
+		return true;
+	bool holds = still_holds(loan);
 	pthread_mutex_lock(&far->lock);
 	int slot = hoist__swarm_slot_of(far->swarm, cell);
-	HOIST__ASSERT(slot >= 0);
-	struct hoist__far_loan loan = far->slots[slot].loan;
-	*lost = far->slots[slot].lost;
+	if (!holds && slot >= 0 && far->slots[slot].loan.ticket == loan->ticket)
+		far->slots[slot].lost = true;
+	loan->memory->n_copies--;
 	pthread_mutex_unlock(&far->lock);
-	if (loan.bytes == NULL)
-		loan.bytes = hoist__far_slot(far, (unsigned)slot);
-	return loan;
+	if (!holds)
+		hoist__far_ring(far);
+	return holds;
 }
 
-void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
-		     unsigned char *to)
+int hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		    unsigned char *to)
 {
 	size_t cell = hoist__cells_at(&far->cells, file, offset);
 	size_t at = (size_t)(offset % HOIST__CELL_BYTES);
-	bool lost;
-	struct hoist__far_loan from = find_bytes(far, cell, &lost);
-	while (!lost) {
-		uint64_t ticket = from.ticket;
+	struct hoist__far_loan from;
+	while (find_bytes(far, cell, &from)) {
 		memcpy(to, from.bytes + at, bytes);
-		if (ticket == 0 || still_holds(&from))
-			return;
-		/* The far thread may have given the loan back during the copy: the bytes are in the
-		 * own slot then. */
-		from = find_bytes(far, cell, &lost);
-		lost = lost || from.ticket == ticket;
+		if (end_copy(far, cell, &from))
+			return 0;
 	}
-	read_again(far, file, offset, bytes, to);
+	return -ECONNRESET;
 }

@@ -21,8 +21,9 @@
  * The edition counts how often the slot was filled.  A taker that the giver has given up may live,
  * and stand in the middle of a copy.  So a giver that fills a slot anew counts first, and writes
  * then.  A thread that has copied from a loan looks at the edition afterwards.  If the edition has
- * changed, the bytes do not count: they are read from the files, or the load fails.  Memory of
- * neighbours stays mapped until the load ends, since copies may be on their way.
+ * changed, the bytes do not count, and the cell is lost: the far thread gets it anew, from another
+ * member or from storage, while the copying thread waits.  The memory of a neighbour that has left
+ * is unmapped once no loan and no copy on its way is from there.
  */
 #ifndef HOIST_LIB_FAR_FAR_LOAN_H
 #define HOIST_LIB_FAR_FAR_LOAN_H
@@ -46,6 +47,13 @@ struct hoist__far_board {
 };
 #define HOIST__FAR_BOARD_BYTES ((size_t)HOIST__CELL_BYTES) /* slots can be huge pages */
 
+/* The memory of a neighbour, mapped. */
+struct hoist__far_memory {
+	struct hoist__shared *shared; /* NULL: this entry is free */
+	bool left;		      /* the neighbour has */
+	unsigned n_copies;	      /* on their way; under `lock` */
+};
+
 /* A slot of this member's that a neighbour copies from. */
 struct hoist__far_lent {
 	uint64_t ticket; /* 0: none */
@@ -55,6 +63,7 @@ struct hoist__far_lent {
 /* A neighbour's slot that stands for one of this member's. */
 struct hoist__far_loan {
 	const unsigned char *bytes; /* NULL: none */
+	struct hoist__far_memory *memory;
 	const _Atomic uint32_t *edition;
 	uint32_t edition_was;
 	uint64_t ticket;
@@ -74,9 +83,10 @@ void hoist__far_arena_end(struct hoist__far *far, bool stays);
  * one that fills the slot.  Returns: 0; -ENOMEM. */
 int hoist__far_populate(struct hoist__far *far, unsigned slot);
 
-/* Copies bytes of one cell, whose slot is HERE, for the load.  Threads: any. */
-void hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
-		     unsigned char *to);
+/* Copies bytes of one cell, whose slot is HERE, for the load.  Waits if the cell was lost. Threads:
+ * any.  Returns: 0; -ECONNRESET (the load fails: hoist__far_fail() was called). */
+int hoist__far_copy(struct hoist__far *far, size_t file, uint64_t offset, size_t bytes,
+		    unsigned char *to);
 
 /* --- the far thread's --- */
 
@@ -118,7 +128,11 @@ void hoist__far_give_back_all(struct hoist__far *far);
 /* The giver has left: its loans are copied. */
 void hoist__far_own_loans(struct hoist__far *far, unsigned giver);
 
-/* Gives back loans whose cells were used, and copies those that are old. */
+/* The neighbour has left, and gives no loan any more: its memory is unmapped, soon.  Takes NULL. */
+void hoist__far_unmap(struct hoist__far *far, struct hoist__far_memory *memory);
+
+/* Gives back loans whose cells were used, copies those that are old, and asks anew for cells that
+ * are lost. */
 void hoist__far_look_at_loans(struct hoist__far *far, uint64_t now);
 
 #endif

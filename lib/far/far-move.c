@@ -58,12 +58,6 @@ static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t c
 	return (struct hoist__far_digest){.low = hash.low64, .high = hash.high64};
 }
 
-/* The time that a whole cell takes, if @n_blocks of it took @ns. */
-static uint64_t cell_ns(uint64_t ns, size_t n_blocks)
-{
-	return ns * HOIST__CELL_BLOCKS / n_blocks;
-}
-
 /* --- taking --- */
 
 struct hoist__far_slot *hoist__far_slot_of_ticket(struct hoist__far *far, uint64_t ticket)
@@ -146,9 +140,10 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 	hoist__far_say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
 	uint64_t now = hoist__now_ns();
 	if (right)
-		hoist__swarm_received(far->swarm, index,
-				      cell_ns(now - slot->since, hoist__blocks_count(slot->blocks)),
-				      now);
+		hoist__swarm_received(
+			far->swarm, index,
+			hoist__swarm_cell_ns(now - slot->since, hoist__blocks_count(slot->blocks)),
+			now);
 	else
 		hoist__swarm_refused(far->swarm, index, !slot->failed, now);
 	if (right)
@@ -199,7 +194,7 @@ static void end_send(struct hoist__far *far, struct hoist__far_send *send)
 	if (!send->busy || send->n_open > 0 || !send->took)
 		return;
 	hoist__swarm_sent(far->swarm, send->slot, send->number,
-			  cell_ns(hoist__now_ns() - send->since, send->n_blocks));
+			  hoist__swarm_cell_ns(hoist__now_ns() - send->since, send->n_blocks));
 	send->busy = false;
 }
 

@@ -60,12 +60,13 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	hoist__far_forget_sends(far, peer);
 	if (may_lend)
 		hoist__far_own_loans(far, gone.number);
+	hoist__far_unmap(far, gone.memory);
 	/* Transfers with the peer end here: their handlers find the entry free. */
 	*peer = (struct hoist__far_peer){.channel = NULL};
 	if (gone.bulk != NULL)
 		hoist__fabric_disconnect(gone.bulk);
 	hoist__channel_close(gone.channel);
-	hoist__far_wanting_fini(&gone.wanting);
+	hoist__swarm_wants_fini(&gone.wanting.wants);
 	hoist__far_tour_end(&gone.tour);
 	hoist__far_forget(far, &gone);
 	if (gone.has_hello)
@@ -89,7 +90,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.id = far->id,
 		.identity = {far->identity[0], far->identity[1]},
 		.n_cells = far->cells.n,
-		.n_some = far->wants.n_some,
+		.n_patterns = far->wants.n_patterns,
 		.port = hoist__address_port(&far->listen_at),
 		.place = far->place,
 		.flag = far->reads,
@@ -108,21 +109,21 @@ static void tell_wants(struct hoist__far *far, struct hoist__far_peer *peer)
 	const struct hoist__swarm_wants *wants = &far->wants;
 	while (!peer->broken && hoist__channel_queued(peer->channel) < HOIST__FAR_TELL_BYTES) {
 		bool kinds = peer->kinds_told < wants->n_cells;
-		size_t *told = kinds ? &peer->kinds_told : &peer->some_told;
-		size_t left = kinds ? wants->n_cells - *told : wants->n_some - *told;
-		size_t most = kinds ? HOIST__FAR_MOST_KINDS : HOIST__FAR_MOST_SOME;
+		size_t *told = kinds ? &peer->kinds_told : &peer->patterns_told;
+		size_t left = kinds ? wants->n_cells - *told : wants->n_patterns - *told;
+		size_t most = kinds ? HOIST__FAR_MOST_KINDS : HOIST__FAR_MOST_PATTERNS;
 		size_t n = left < most ? left : most;
 		if (n == 0) {
 			peer->told = true;
 			return;
 		}
 		const struct hoist__far_message m = {
-			.kind = kinds ? HOIST__FAR_WANTS : HOIST__FAR_SOME,
+			.kind = kinds ? HOIST__FAR_WANTS : HOIST__FAR_PATTERNS,
 			.at = *told,
 			.n = (uint32_t)n,
-			.bytes = kinds ? wants->kinds + *told
-				       : (const unsigned char *)wants->some[*told],
-			.n_bytes = kinds ? n : n * sizeof wants->some[0],
+			.bytes = kinds ? (const unsigned char *)(wants->kinds + *told)
+				       : (const unsigned char *)wants->patterns[*told],
+			.n_bytes = n * (kinds ? sizeof wants->kinds[0] : sizeof wants->patterns[0]),
 		};
 		hoist__far_say(far, peer, &m);
 		*told += n;
@@ -153,18 +154,14 @@ static int fail_full(const struct hoist__far *far)
 /* Makes a peer that is ready, as this member is, a member of the swarm. */
 static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
-	struct hoist__swarm_wants wants;
-	struct hoist__far_wanting *w = &peer->wanting;
+	struct hoist__swarm_wants *wants = &peer->wanting.wants;
 	pthread_mutex_lock(&far->lock);
-	int err = hoist__swarm_wants_take(w->kinds, w->n_cells, w->some, w->n_some, &wants);
-	if (err == 0) {
-		w->kinds = NULL; /* the wants' */
-		w->some = NULL;
+	int err = hoist__swarm_wants_check(wants);
+	if (err == 0)
 		err = hoist__swarm_join(far->swarm, peer->id, peer->place.machine, peer->reads,
-					peer->first_cell, &wants, now);
-		if (err < 0)
-			hoist__swarm_wants_fini(&wants);
-	}
+					peer->first_cell, wants, now);
+	if (err >= 0)
+		*wants = (struct hoist__swarm_wants){0}; /* the swarm's */
 	if (err == -ENOSPC)
 		(void)hoist__far_send_away(far, peer, fail_full(far));
 	peer->broken = peer->broken || err < 0;
@@ -288,7 +285,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	int err = check_hello(far, peer, m);
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
-	err = hoist__far_wanting_begin(&peer->wanting, m->n_cells, m->n_some);
+	err = hoist__far_wanting_begin(&peer->wanting, m);
 	/* UCX may abort when it connects to a peer that has died (net/fabric.h). */
 	if (err == 0 && hoist__channel_ended(peer->channel))
 		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
@@ -441,7 +438,7 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 		far->met_door = far->met_door || peer->connector;
 		return 0;
 	case HOIST__FAR_WANTS:
-	case HOIST__FAR_SOME:
+	case HOIST__FAR_PATTERNS:
 		err = peer->listed ? hoist__fail(-EBADMSG, "wants behind the last")
 				   : hoist__far_wanting_take(&peer->wanting, m);
 		peer->listed = err == 0 && hoist__far_wanting_whole(&peer->wanting);

@@ -7,7 +7,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -114,7 +113,7 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->identity[0], 8);
 	field(c, &m->identity[1], 8);
 	field(c, &m->n_cells, 8);
-	field(c, &m->n_some, 8);
+	field(c, &m->n_patterns, 8);
 	field32(c, &m->port);
 	field(c, &m->place.machine, 8);
 	field32(c, &m->place.process);
@@ -124,8 +123,8 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	text(c, m->text);
 	rest(c, &m->bytes, &m->n_bytes);
 	c->bad = c->bad || m->id == 0 || m->n_cells > HOIST__FAR_MOST_CELLS ||
-		 m->n_some > m->n_cells || m->port > UINT16_MAX ||
-		 m->n_bytes > HOIST__FABRIC_ADDRESS_MOST;
+		 m->n_patterns > m->n_cells || m->n_patterns > HOIST__WANTS_PATTERNS ||
+		 m->port > UINT16_MAX || m->n_bytes > HOIST__FABRIC_ADDRESS_MOST;
 }
 
 /* Pieces of wants: @each bytes for each of `n`. */
@@ -200,12 +199,12 @@ static void visit(struct cursor *c, struct hoist__far_message *m)
 
 static void wants(struct cursor *c, struct hoist__far_message *m)
 {
-	piece(c, m, 1, HOIST__FAR_MOST_KINDS);
+	piece(c, m, sizeof(uint16_t), HOIST__FAR_MOST_KINDS);
 }
 
-static void some(struct cursor *c, struct hoist__far_message *m)
+static void patterns(struct cursor *c, struct hoist__far_message *m)
 {
-	piece(c, m, sizeof m->blocks, HOIST__FAR_MOST_SOME);
+	piece(c, m, sizeof m->blocks, HOIST__FAR_MOST_PATTERNS);
 }
 
 static void ready(struct cursor *c, struct hoist__far_message *m)
@@ -275,7 +274,7 @@ static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m)
 	[HOIST__FAR_ROSTER] = roster,
 	[HOIST__FAR_ROSTER_END] = nothing,
 	[HOIST__FAR_WANTS] = wants,
-	[HOIST__FAR_SOME] = some,
+	[HOIST__FAR_PATTERNS] = patterns,
 	[HOIST__FAR_READY] = ready,
 	[HOIST__FAR_BEAT] = beat,
 	[HOIST__FAR_ASK] = ask,
@@ -328,38 +327,27 @@ int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_messag
 
 /* --- wants, in pieces --- */
 
-int hoist__far_wanting_begin(struct hoist__far_wanting *wanting, uint64_t n_cells, uint64_t n_some)
+int hoist__far_wanting_begin(struct hoist__far_wanting *wanting,
+			     const struct hoist__far_message *hello)
 {
-	hoist__far_wanting_fini(wanting);
-	wanting->kinds = calloc(n_cells + 1, 1);
-	wanting->some = calloc(n_some + 1, sizeof *wanting->some);
-	wanting->n_cells = n_cells;
-	wanting->n_some = n_some;
-	if (wanting->kinds != NULL && wanting->some != NULL)
-		return 0;
-	hoist__far_wanting_fini(wanting);
-	return hoist__fail_nomem("a member's wants", n_cells);
+	hoist__swarm_wants_fini(&wanting->wants);
+	*wanting = (struct hoist__far_wanting){.kinds_here = 0};
+	return hoist__swarm_wants_begin(hello->n_cells, hello->n_patterns, &wanting->wants);
 }
 
 int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
 			    const struct hoist__far_message *message)
 {
+	struct hoist__swarm_wants *wants = &wanting->wants;
 	bool kinds = message->kind == HOIST__FAR_WANTS;
-	size_t *here = kinds ? &wanting->kinds_here : &wanting->some_here;
-	size_t most = kinds ? wanting->n_cells : wanting->n_some;
-	if (wanting->kinds == NULL || message->at != *here || message->n > most - *here)
+	size_t *here = kinds ? &wanting->kinds_here : &wanting->patterns_here;
+	size_t most = kinds ? wants->n_cells : wants->n_patterns;
+	if (wants->kinds == NULL || message->at != *here || message->n > most - *here)
 		return hoist__fail(-EBADMSG, "a member sent its wants out of order");
 	if (kinds)
-		memcpy(wanting->kinds + *here, message->bytes, message->n_bytes);
+		memcpy(wants->kinds + *here, message->bytes, message->n_bytes);
 	else
-		memcpy(wanting->some[*here], message->bytes, message->n_bytes);
+		memcpy(wants->patterns[*here], message->bytes, message->n_bytes);
 	*here += message->n;
 	return 0;
-}
-
-void hoist__far_wanting_fini(struct hoist__far_wanting *wanting)
-{
-	free(wanting->kinds);
-	free(wanting->some);
-	*wanting = (struct hoist__far_wanting){0};
 }

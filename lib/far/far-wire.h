@@ -21,16 +21,16 @@
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
 #define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
 #define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */
-#define HOIST__FAR_MOST_KINDS 32768u		  /* cells of one WANTS, */
-#define HOIST__FAR_MOST_SOME 512u		  /* bitmaps of one SOME */
+#define HOIST__FAR_MOST_KINDS 16384u		  /* cells of one WANTS, */
+#define HOIST__FAR_MOST_PATTERNS 512u		  /* bitmaps of one PATTERNS */
 
 /* far.h says which side sends them, and when. */
 enum hoist__far_kind {
 	HOIST__FAR_HELLO = 1,
 	HOIST__FAR_ROSTER, /* one member that is or was there */
 	HOIST__FAR_ROSTER_END,
-	HOIST__FAR_WANTS, /* kinds of `n` cells from cell `at` on */
-	HOIST__FAR_SOME,  /* `n` bitmaps from the `at`-th on */
+	HOIST__FAR_WANTS,    /* kinds of `n` cells from cell `at` on */
+	HOIST__FAR_PATTERNS, /* `n` bitmaps from the `at`-th on */
 	HOIST__FAR_READY,
 	HOIST__FAR_BEAT,
 	HOIST__FAR_ASK,
@@ -58,12 +58,12 @@ struct hoist__far_message {
 	uint64_t id;	      /* HELLO, ROSTER, WARN, MEMBER: of a member */
 	uint64_t identity[2]; /* HELLO, TOUR_END: of the checkpoint */
 	uint64_t n_cells;     /* HELLO, MEMBER: of the checkpoint */
-	uint64_t n_some;      /* HELLO: bitmaps of the wants */
+	uint64_t n_patterns;  /* HELLO: of the wants */
 	uint64_t cell;	      /* ROSTER, READY: the first of a pace; ASK */
 	uint64_t ticket;      /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
-	uint64_t at;	      /* WANTS, SOME, BYTES, LEND */
+	uint64_t at;	      /* WANTS, PATTERNS, BYTES, LEND */
 	uint64_t done;	      /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n;	      /* WANTS, SOME, FILE, BYTES, LEND */
+	uint32_t n;	      /* WANTS, PATTERNS, FILE, BYTES, LEND */
 	uint32_t port;	      /* HELLO: at which the member listens */
 	int32_t err;	      /* BYE */
 	uint64_t counts[3];   /* BEAT, MEMBER: bytes from storage, from members, to members */
@@ -77,7 +77,7 @@ struct hoist__far_message {
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
 				       * address; BYE: why; REFUSE: why, if a reading failed; FILE,
 				       * TOUR_END: a file's name */
-	const unsigned char *bytes;   /* HELLO: the fabric's address; WANTS, SOME, BYTES: in the
+	const unsigned char *bytes;   /* HELLO: the fabric's address; WANTS, PATTERNS, BYTES: in the
 				       * frame */
 	size_t n_bytes;
 };
@@ -92,25 +92,23 @@ int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_messag
 /* --- wants, in pieces --- */
 
 struct hoist__far_wanting {
-	uint8_t *kinds;
-	uint64_t (*some)[HOIST__CELL_WORDS];
-	size_t n_cells, n_some;
-	size_t kinds_here, some_here;
+	struct hoist__swarm_wants wants;
+	size_t kinds_here, patterns_here;
 };
 
 /* Begins to take the wants of a HELLO.  Returns: 0; -ENOMEM. */
-int hoist__far_wanting_begin(struct hoist__far_wanting *wanting, uint64_t n_cells, uint64_t n_some);
+int hoist__far_wanting_begin(struct hoist__far_wanting *wanting,
+			     const struct hoist__far_message *hello);
 
-/* Takes a WANTS or SOME, which come in order.  Returns: 0; -EBADMSG. */
+/* Takes a WANTS or PATTERNS, which come in order.  Returns: 0; -EBADMSG. */
 int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
 			    const struct hoist__far_message *message);
 
-/* Are all here?  Then hoist__swarm_wants_take() may have them. */
+/* Are all here?  Then they may be checked. */
 static inline bool hoist__far_wanting_whole(const struct hoist__far_wanting *wanting)
 {
-	return wanting->kinds != NULL && wanting->kinds_here == wanting->n_cells &&
-	       wanting->some_here == wanting->n_some;
+	return wanting->wants.kinds != NULL && wanting->kinds_here == wanting->wants.n_cells &&
+	       wanting->patterns_here == wanting->wants.n_patterns;
 }
-void hoist__far_wanting_fini(struct hoist__far_wanting *wanting); /* takes a zeroed one */
 
 #endif

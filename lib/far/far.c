@@ -174,19 +174,21 @@ static size_t alike(struct hoist__load_source *source, size_t file, uint64_t off
 	return bytes;
 }
 
-static void copy(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
-		 unsigned char *to)
+static int copy(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
+		unsigned char *to)
 {
 	struct hoist__far *far = hoist__far_of(source);
-	while (bytes > 0) {
+	int err = 0;
+	while (bytes > 0 && err == 0) {
 		size_t at = (size_t)(offset % HOIST__CELL_BYTES);
 		size_t left = (size_t)HOIST__CELL_BYTES - at;
 		size_t n = bytes < left ? bytes : left;
-		hoist__far_copy(far, file, offset, n, to);
+		err = hoist__far_copy(far, file, offset, n, to);
 		offset += n;
 		to += n;
 		bytes -= n;
 	}
+	return err;
 }
 
 static void landed(struct hoist__load_source *source, const struct hoist__chunk *chunk)

@@ -33,7 +33,7 @@
  *     both       HELLO name, id, identity, cells, has the files, port, place of its slots
  *                (neighbour.h), address of the fabric
  *     acceptor   ROSTER for each member that is or was there, ROSTER_END
- *     both       WANTS, SOME (swarm-wants.h), and BEAT from now on
+ *     both       WANTS, PATTERNS (swarm-wants.h), and BEAT from now on
  *     both       READY first cell: the member has chosen its pace
  *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
@@ -130,8 +130,8 @@ struct hoist__far_peer {
 	bool has_hello;
 	bool visits; /* a visitor */
 	bool said_hello;
-	size_t kinds_told, some_told; /* of this side's wants: sent so far */
-	bool told;		      /* all of them */
+	size_t kinds_told, patterns_told; /* of this side's wants: sent so far */
+	bool told;			  /* all of them */
 	bool said_ready;
 	uint64_t beat_at;   /* the last of this side's beats that it was told */
 	bool listed;	    /* all of its wants are here */
@@ -149,7 +149,7 @@ struct hoist__far_peer {
 	struct hoist__address at;			 /* at which it listens */
 	struct hoist__fabric_peer *bulk;		 /* NULL: before HELLO */
 	struct hoist__neighbour place;			 /* of its slots */
-	struct hoist__shared *memory;			 /* the same, mapped; NULL: it is not */
+	struct hoist__far_memory *memory;		 /* the same, mapped; NULL: it is not */
 	struct hoist__far_lent lent[HOIST__SWARM_SLOTS]; /* to it */
 	struct hoist__far_tour tour;			 /* of a visitor */
 	struct hoist__far_wanting wanting;		 /* its wants, as far as they are here */
@@ -257,8 +257,8 @@ struct hoist__far {
 	uint64_t beat_counts[3];
 	struct hoist__far_send sends[HOIST__SWARM_SENDS];
 	unsigned n_lent;
-	struct hoist__shared *memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
-	unsigned n_memories;
+	struct hoist__far_memory memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */
+	unsigned n_left;					  /* of these: to be unmapped */
 
 	pthread_t thread;
 	bool has_thread;

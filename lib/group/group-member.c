@@ -172,8 +172,8 @@ static size_t alike(struct hoist__load_source *source, size_t file, uint64_t off
 	return (size_t)hoist__min_u64(end - offset, bytes);
 }
 
-static void copy(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
-		 unsigned char *to)
+static int copy(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
+		unsigned char *to)
 {
 	const struct hoist__member *member = hoist__member_of(source);
 	while (bytes > 0) {
@@ -189,6 +189,7 @@ static void copy(struct hoist__load_source *source, size_t file, uint64_t offset
 		to += n;
 		bytes -= n;
 	}
+	return 0;
 }
 
 static void landed(struct hoist__load_source *source, const struct hoist__chunk *chunk)

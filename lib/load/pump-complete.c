@@ -47,6 +47,7 @@ static void fail_short(struct hoist_load *load, const struct hoist__request *req
 static void fail_read(struct hoist_load *load, const struct hoist__request *request,
 		      const struct hoist__chunk *chunk)
 {
+	(void)hoist__pump_source_ends(load, false); /* says why, if the source has failed */
 	if (load->job.phase == HOIST__JOB_DRAINING)
 		return;
 	if (request->result == -ENODATA) {

@@ -51,19 +51,19 @@ static int copy_chunk(void *owner)
 	size_t file = load->plan.extents[chunk->extent].file;
 	int err = 0;
 	if (flight->slot == NULL && load->fresh != NULL)
-		err = hoist__populate(flight->address, chunk->need);
+		err = hoist__populate(flight->address, chunk->need) < 0 ? -ENOMEM : 0;
 	for (unsigned part = 0; part < chunk->n_parts && err == 0; part++) {
 		uint64_t offset = chunk->offset + part * chunk->part_stride;
 		unsigned char *to = flight->address + part * chunk->bytes;
-		for (size_t at = 0, n; at < chunk->need; at += n) {
+		for (size_t at = 0, n; at < chunk->need && err == 0; at += n) {
 			bool foreign = false;
 			n = source->ops->alike(source, file, offset + at, chunk->need - at,
 					       &foreign);
 			if (foreign)
-				source->ops->copy(source, file, offset + at, n, to + at);
+				err = source->ops->copy(source, file, offset + at, n, to + at);
 		}
 	}
-	return err < 0 ? -ENOMEM : 0;
+	return err;
 }
 
 unsigned hoist__pump_fill_sourced(struct hoist_load *load, struct hoist__flight *flight,

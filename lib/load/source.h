@@ -43,9 +43,10 @@ struct hoist__load_source_ops {
 	 * or not. */
 	size_t (*alike)(struct hoist__load_source *source, size_t file, uint64_t offset,
 			size_t bytes, bool *ret_foreign);
-	/* Copies foreign bytes, which are alike. */
-	void (*copy)(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
-		     unsigned char *to);
+	/* Copies foreign bytes, which are alike.  May wait for them: they may have been lost again.
+	 * Returns: 0; an error: the source has failed. */
+	int (*copy)(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
+		    unsigned char *to);
 	void (*landed)(struct hoist__load_source *source, const struct hoist__chunk *chunk);
 	/* @whole: all bytes of the load have arrived.  Returns: 1, and the load may end; 0: not
 	 * yet; the failure of the source. */

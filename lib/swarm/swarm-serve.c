@@ -51,13 +51,26 @@ void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm
 	hoist__swarm_note_expected(s, slot, &way);
 }
 
+/* Does the member ask for blocks that the slot has not?  Then it has another view of the cell's
+ * way, and will not ask for those that the slot has. */
+static bool asks_for_others(const struct hoist__swarm_member *member,
+			    const struct hoist__swarm_slot *slot)
+{
+	for (unsigned i = 0; i < member->n_asks; i++)
+		if (member->asks[i].cell == slot->cell &&
+		    !hoist__blocks_within(member->asks[i].blocks, slot->blocks))
+			return true;
+	return false;
+}
+
 /* Should the member ask for the slot's cell, and is it waited for? */
 static bool is_expected(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
 			unsigned m, uint64_t now)
 {
 	return hoist__member_set_has(&slot->expect, m) &&
 	       !hoist__member_set_has(&slot->served, m) && s->members[m].here &&
-	       !hoist__swarm_is_done(s, m, slot->cell) && !hoist__swarm_is_slow(s, m, now);
+	       !hoist__swarm_is_done(s, m, slot->cell) && !hoist__swarm_is_slow(s, m, now) &&
+	       !asks_for_others(&s->members[m], slot);
 }
 
 /* --- asks of others --- */

@@ -11,90 +11,99 @@
 
 #include "base/error.h"
 
-#define STRIDE 64u /* cells between two entries of `before` */
+/* A hash table of patterns, at most half full. */
+#define TABLE_BITS 17u
+#define TABLE_ROOM (1u << TABLE_BITS)
+_Static_assert(TABLE_ROOM >= 2 * HOIST__WANTS_PATTERNS, "the table is too small");
 
-/* Makes `before`.  Returns: 0; -EBADMSG; -ENOMEM. */
-static int index_some(struct hoist__swarm_wants *wants)
+static unsigned hash_of(const uint64_t *blocks)
 {
-	size_t n = 0;
-	wants->before = calloc(wants->n_cells / STRIDE + 1, sizeof *wants->before);
-	if (wants->before == NULL)
-		return hoist__fail_nomem("a member's wants", wants->n_cells);
-	for (size_t c = 0; c < wants->n_cells; c++) {
-		if (c % STRIDE == 0)
-			wants->before[c / STRIDE] = (uint32_t)n;
-		if (wants->kinds[c] > HOIST__WANTS_SOME)
-			return hoist__fail(-EBADMSG, "a member's wants have a cell of kind %u",
-					   wants->kinds[c]);
-		n += wants->kinds[c] == HOIST__WANTS_SOME;
+	uint64_t hash = 0;
+	for (unsigned w = 0; w < HOIST__CELL_WORDS; w++)
+		hash = ((hash ^ hash >> 32) + blocks[w]) * UINT64_C(0x9e3779b97f4a7c15);
+	return (unsigned)(hash >> (64 - TABLE_BITS));
+}
+
+/* The kind of a cell of which these blocks are wanted.  @table: kinds by hash; 0: none there. */
+static uint16_t kind_of(struct hoist__swarm_wants *wants, uint16_t *table, const uint64_t *blocks)
+{
+	unsigned n = hoist__blocks_count(blocks);
+	if (n == 0 || n == HOIST__CELL_BLOCKS)
+		return n == 0 ? HOIST__WANTS_NONE : HOIST__WANTS_ALL;
+	unsigned at = hash_of(blocks);
+	while (table[at] != 0 && memcmp(wants->patterns[table[at] - HOIST__WANTS_SOME], blocks,
+					sizeof wants->patterns[0]) != 0)
+		at = (at + 1) % TABLE_ROOM;
+	if (table[at] == 0) {
+		if (wants->n_patterns == HOIST__WANTS_PATTERNS)
+			return HOIST__WANTS_ALL;
+		memcpy(wants->patterns[wants->n_patterns], blocks, sizeof wants->patterns[0]);
+		table[at] = (uint16_t)(HOIST__WANTS_SOME + wants->n_patterns++);
 	}
-	if (n != wants->n_some)
-		return hoist__fail(-EBADMSG, "a member's wants have %zu bitmaps for %zu cells",
-				   wants->n_some, n);
+	return table[at];
+}
+
+int hoist__swarm_wants_begin(size_t n_cells, size_t n_patterns, struct hoist__swarm_wants *ret)
+{
+	struct hoist__swarm_wants wants = {
+		.n_cells = n_cells,
+		.kinds = calloc(n_cells + 1, sizeof *wants.kinds),
+		.n_patterns = n_patterns,
+		.patterns = calloc(n_patterns + 1, sizeof *wants.patterns),
+	};
+	if (wants.kinds == NULL || wants.patterns == NULL) {
+		hoist__swarm_wants_fini(&wants);
+		return hoist__fail_nomem("a member's wants", n_cells);
+	}
+	*ret = wants;
 	return 0;
 }
 
 int hoist__swarm_wants_make(const uint64_t *bitmap, size_t n_cells, struct hoist__swarm_wants *ret)
 {
-	struct hoist__swarm_wants wants = {.n_cells = n_cells};
-	wants.kinds = calloc(n_cells + 1, 1);
-	for (size_t c = 0; wants.kinds != NULL && c < n_cells; c++) {
-		unsigned n = hoist__blocks_count(bitmap + c * HOIST__CELL_WORDS);
-		wants.kinds[c] = n == 0			   ? HOIST__WANTS_NONE
-				 : n == HOIST__CELL_BLOCKS ? HOIST__WANTS_ALL
-							   : HOIST__WANTS_SOME;
-		wants.n_some += wants.kinds[c] == HOIST__WANTS_SOME;
-	}
-	wants.some = calloc(wants.n_some + 1, sizeof *wants.some);
-	if (wants.kinds == NULL || wants.some == NULL) {
-		hoist__swarm_wants_fini(&wants);
-		return hoist__fail_nomem("a member's wants", n_cells);
-	}
-	for (size_t c = 0, s = 0; c < n_cells; c++)
-		if (wants.kinds[c] == HOIST__WANTS_SOME)
-			memcpy(wants.some[s++], bitmap + c * HOIST__CELL_WORDS,
-			       sizeof wants.some[0]);
-	int err = index_some(&wants);
+	struct hoist__swarm_wants wants;
+	size_t most = n_cells < HOIST__WANTS_PATTERNS ? n_cells : HOIST__WANTS_PATTERNS;
+	int err = hoist__swarm_wants_begin(n_cells, most, &wants);
 	if (err < 0)
+		return err;
+	uint16_t *table = calloc(TABLE_ROOM, sizeof *table);
+	if (table == NULL) {
 		hoist__swarm_wants_fini(&wants);
-	else
-		*ret = wants;
-	return err;
+		return hoist__fail_nomem("a member's wants", TABLE_ROOM);
+	}
+	wants.n_patterns = 0;
+	for (size_t c = 0; c < n_cells; c++)
+		wants.kinds[c] = kind_of(&wants, table, bitmap + c * HOIST__CELL_WORDS);
+	free(table);
+	*ret = wants;
+	return 0;
 }
 
-int hoist__swarm_wants_take(uint8_t *kinds, size_t n_cells, uint64_t (*some)[HOIST__CELL_WORDS],
-			    size_t n_some, struct hoist__swarm_wants *ret)
+int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants)
 {
-	struct hoist__swarm_wants wants = {
-		.n_cells = n_cells, .kinds = kinds, .some = some, .n_some = n_some};
-	int err = index_some(&wants);
-	if (err < 0)
-		free(wants.before);
-	else
-		*ret = wants;
-	return err;
+	for (size_t c = 0; c < wants->n_cells; c++)
+		if (wants->kinds[c] >= HOIST__WANTS_SOME + wants->n_patterns)
+			return hoist__fail(-EBADMSG, "a member's wants have a cell of kind %u",
+					   wants->kinds[c]);
+	return 0;
 }
 
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants)
 {
 	free(wants->kinds);
-	free(wants->before);
-	free(wants->some);
+	free(wants->patterns);
 	*wants = (struct hoist__swarm_wants){0};
 }
 
 unsigned hoist__swarm_wants_of(const struct hoist__swarm_wants *wants, size_t cell,
 			       uint64_t ret[HOIST__CELL_WORDS])
 {
-	uint8_t kind = wants->kinds[cell];
-	if (kind != HOIST__WANTS_SOME) {
+	uint16_t kind = wants->kinds[cell];
+	if (kind < HOIST__WANTS_SOME) {
 		memset(ret, kind == HOIST__WANTS_ALL ? 0xff : 0,
 		       sizeof(uint64_t[HOIST__CELL_WORDS]));
 		return kind == HOIST__WANTS_ALL ? HOIST__CELL_BLOCKS : 0;
 	}
-	size_t s = wants->before[cell / STRIDE];
-	for (size_t c = cell - cell % STRIDE; c < cell; c++)
-		s += wants->kinds[c] == HOIST__WANTS_SOME;
-	memcpy(ret, wants->some[s], sizeof wants->some[0]);
+	memcpy(ret, wants->patterns[kind - HOIST__WANTS_SOME], sizeof wants->patterns[0]);
 	return hoist__blocks_count(ret);
 }

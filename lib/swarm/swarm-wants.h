@@ -2,10 +2,12 @@
 /* lib/swarm/swarm-wants.h - the blocks that a member wants, in few bytes, as they are sent and
  * kept.
  *
- *     kinds      a byte for each cell: NONE, ALL, SOME
- *     some       for each SOME, in the order of the cells: a bitmap of the cell's blocks
+ *     kinds      of each cell: NONE, ALL, or SOME and the number of a pattern
+ *     patterns   bitmaps of a cell's blocks, each once: slices of a tensor repeat the same few
  *
- * A member that wants all of 1 TB is half a megabyte.
+ * So the wants of a member are a megabyte for each terabyte of files, and 4 MiB of patterns at
+ * most. A member with more patterns than HOIST__WANTS_PATTERNS wants the cells of the others whole:
+ * all members, itself too, count with that.
  */
 #ifndef HOIST_LIB_SWARM_SWARM_WANTS_H
 #define HOIST_LIB_SWARM_SWARM_WANTS_H
@@ -16,23 +18,24 @@
 #include "lib/swarm/blocks.h"
 
 enum hoist__swarm_kind { HOIST__WANTS_NONE, HOIST__WANTS_ALL, HOIST__WANTS_SOME };
+#define HOIST__WANTS_PATTERNS ((size_t)UINT16_MAX + 1 - HOIST__WANTS_SOME)
 
 struct hoist__swarm_wants {
 	size_t n_cells;
-	uint8_t *kinds;
-	uint32_t *before; /* of each 64th cell: SOMEs before it */
-	uint64_t (*some)[HOIST__CELL_WORDS];
-	size_t n_some;
+	uint16_t *kinds;
+	size_t n_patterns;
+	uint64_t (*patterns)[HOIST__CELL_WORDS];
 };
 
 /* From a bitmap of blocks (hoist__wants_add()).  Returns: 0; -ENOMEM. */
 int hoist__swarm_wants_make(const uint64_t *bitmap, size_t n_cells, struct hoist__swarm_wants *ret);
 
-/* From @kinds and @some, which another member sent, and which become the wants'.
- * Returns: 0; -EBADMSG (a kind that there is not, another number of SOMEs; the arrays stay the
- * caller's); -ENOMEM. */
-int hoist__swarm_wants_take(uint8_t *kinds, size_t n_cells, uint64_t (*some)[HOIST__CELL_WORDS],
-			    size_t n_some, struct hoist__swarm_wants *ret);
+/* Room for the wants that another member sends.  Pre: @n_patterns is HOIST__WANTS_PATTERNS at most.
+ * Returns: 0; -ENOMEM. */
+int hoist__swarm_wants_begin(size_t n_cells, size_t n_patterns, struct hoist__swarm_wants *ret);
+
+/* Wants that another member sent.  Returns: 0; -EBADMSG (a kind that there is not). */
+int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants);
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants); /* takes a zeroed one */
 
 /* The blocks of the cell.  Returns: how many. */

@@ -377,6 +377,13 @@ void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong,
 	try_another(swarm, &swarm->slots[slot], now);
 }
 
+void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
+{
+	HOIST__ASSERT(swarm->slots[slot].state == HOIST__SLOT_HERE &&
+		      swarm->slots[slot].n_sending == 0);
+	try_another(swarm, &swarm->slots[slot], now);
+}
+
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
 {
 	HOIST__ASSERT(swarm->slots[slot].state == HOIST__SLOT_LEAVING);

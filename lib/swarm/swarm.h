@@ -54,11 +54,13 @@
  *     own reading fails  the same; at last, read this member's own blocks alone
  *     no word            after a member's patience: the same, and the silent member is slow
  *     left, died, slow   the same at once
+ *     a loan was lost    the same at once, though the cell was HERE
  *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
- * or are slow.
+ * are slow, or ask, as the last resort, for blocks that the slot has not: then the cell is read
+ * once more.
  *
  * A slow member (HOIST__SWARM_SLOW_NS) is asked last, and nobody keeps slots for it: it gets the
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
@@ -192,6 +194,14 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now);
 
 /* --- slots --- */
 
+/* The time that a whole cell takes, if @n_blocks of it took @ns.  Few blocks take as long as an
+ * answer does: they tell little of a cell. */
+static inline uint64_t hoist__swarm_cell_ns(uint64_t ns, size_t n_blocks)
+{
+	const size_t least = HOIST__CELL_BLOCKS / 8;
+	return ns * HOIST__CELL_BLOCKS / (n_blocks > least ? n_blocks : least);
+}
+
 /* The reading has ended.  If it @failed, others are asked for the cell, and are refused it. */
 void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, uint64_t now);
 
@@ -202,6 +212,10 @@ void hoist__swarm_received(struct hoist__swarm *swarm, unsigned slot, uint64_t n
 /* The asked member gives nothing for the slot, or gave @wrong bytes, and writes to it no more.  May
  * come after the member has left, until HOIST__SWARM_WITHDRAW was given. */
 void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong, uint64_t now);
+
+/* The bytes of a slot that is HERE, lent by the member that was asked, are gone: others are asked.
+ * Pre: no send of the slot goes on. */
+void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now);
 
 /* After HOIST__SWARM_WITHDRAW: nothing writes to the slot any more. */
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now);

@@ -7,6 +7,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/far/far-wire.h"
@@ -32,26 +34,31 @@ static void check_message(const struct hoist__frame *frame, const struct hoist__
 
 enum { MOST_CELLS = 300 };
 
+static bool understood[HOIST__FAR_BYE + 1]; /* of each kind: a message was */
+
+/* Says which kinds of messages none of the inputs had; run.sh wants all. */
+static void tell_kinds(void)
+{
+	for (unsigned kind = HOIST__FAR_HELLO; kind <= HOIST__FAR_BYE; kind++)
+		if (!understood[kind])
+			(void)fprintf(stderr, "fuzz: no input has a message of kind %u\n", kind);
+}
+
 /* Becomes wants if they are whole and right. */
 static void use_wants(struct hoist__far_wanting *wanting)
 {
-	struct hoist__swarm_wants wants;
+	struct hoist__swarm_wants *wants = &wanting->wants;
 	uint64_t blocks[HOIST__CELL_WORDS];
-	if (!hoist__far_wanting_whole(wanting))
+	if (!hoist__far_wanting_whole(wanting) || hoist__swarm_wants_check(wants) < 0)
 		return;
-	if (hoist__swarm_wants_take(wanting->kinds, wanting->n_cells, wanting->some,
-				    wanting->n_some, &wants) < 0)
-		return;
-	wanting->kinds = NULL;
-	wanting->some = NULL;
-	for (size_t c = 0; c < wants.n_cells; c++)
-		HOLDS(hoist__swarm_wants_of(&wants, c, blocks) <= HOIST__CELL_BLOCKS);
-	hoist__swarm_wants_fini(&wants);
+	for (size_t c = 0; c < wants->n_cells; c++)
+		HOLDS(hoist__swarm_wants_of(wants, c, blocks) <= HOIST__CELL_BLOCKS);
+	hoist__swarm_wants_fini(wants);
 }
 
 static void hear_frames(struct fuzz_bytes *from)
 {
-	struct hoist__far_wanting wanting = {.kinds = NULL};
+	struct hoist__far_wanting wanting = {.kinds_here = 0};
 	while (from->n > 0) {
 		struct hoist__far_message m;
 		uint16_t kind = (uint16_t)fuzz_below(from, HOIST__FAR_BYE + 2u);
@@ -64,15 +71,16 @@ static void hear_frames(struct fuzz_bytes *from)
 			fuzz_check_text(hoist_error());
 			continue;
 		}
+		understood[m.kind] = true;
 		check_message(&frame, &m);
 		/* A member refuses a HELLO of other cells than its own. */
 		if (m.kind == HOIST__FAR_HELLO && m.n_cells <= MOST_CELLS)
-			HOLDS(hoist__far_wanting_begin(&wanting, m.n_cells, m.n_some) == 0);
-		if (m.kind == HOIST__FAR_WANTS || m.kind == HOIST__FAR_SOME)
+			HOLDS(hoist__far_wanting_begin(&wanting, &m) == 0);
+		if (m.kind == HOIST__FAR_WANTS || m.kind == HOIST__FAR_PATTERNS)
 			(void)hoist__far_wanting_take(&wanting, &m);
 		use_wants(&wanting);
 	}
-	hoist__far_wanting_fini(&wanting);
+	hoist__swarm_wants_fini(&wanting.wants);
 }
 
 /* --- a swarm: what its caller does, and what the caller knows --- */
@@ -93,6 +101,7 @@ static struct known {
 		enum slot_state state;
 		size_t cell;
 		unsigned from;
+		bool came; /* from a member */
 		uint64_t blocks[HOIST__CELL_WORDS];
 		unsigned n_sends;
 	} slots[MOST_SLOTS];
@@ -200,6 +209,7 @@ static void do_fill(const struct hoist__swarm_act *act, enum slot_state state)
 	k.slots[act->slot].state = state;
 	k.slots[act->slot].cell = act->cell;
 	k.slots[act->slot].from = act->member;
+	k.slots[act->slot].came = false;
 	memcpy(k.slots[act->slot].blocks, act->blocks, sizeof act->blocks);
 }
 
@@ -259,6 +269,7 @@ static void end_fill(unsigned slot, uint64_t how)
 		hoist__swarm_read(k.swarm, slot, !good, k.now);
 	} else if (was == ASKED && good) {
 		k.slots[slot].state = THERE;
+		k.slots[slot].came = true;
 		hoist__swarm_received(k.swarm, slot, 1000000, k.now);
 	} else if (was == ASKED) {
 		k.slots[slot].state = IDLE;
@@ -267,6 +278,17 @@ static void end_fill(unsigned slot, uint64_t how)
 		k.slots[slot].state = IDLE;
 		hoist__swarm_withdrawn(k.swarm, slot, k.now);
 	}
+}
+
+/* A neighbour has filled anew what it lent. */
+static void lose(unsigned slot)
+{
+	if (!k.slots[slot].came || k.slots[slot].n_sends > 0 ||
+	    hoist__swarm_slot_of(k.swarm, k.slots[slot].cell) != (int)slot)
+		return;
+	k.slots[slot].state = IDLE;
+	k.slots[slot].came = false;
+	hoist__swarm_lost(k.swarm, slot, k.now);
 }
 
 /* The own load uses what is there. */
@@ -372,7 +394,7 @@ static void drive_swarm(struct fuzz_bytes *from)
 {
 	begin_swarm(from);
 	while (from->n > 0 && !k.lost) {
-		switch (fuzz_below(from, 8)) {
+		switch (fuzz_below(from, 9)) {
 		case 0:
 			do_all();
 			break;
@@ -388,6 +410,9 @@ static void drive_swarm(struct fuzz_bytes *from)
 		case 4:
 			k.now += fuzz_below(from, 20000) * UINT64_C(1000000);
 			break;
+		case 5:
+			lose((unsigned)fuzz_below(from, k.n_slots));
+			break;
 		default:
 			hear(from);
 			break;
@@ -400,7 +425,11 @@ static void drive_swarm(struct fuzz_bytes *from)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
+	static bool began;
 	struct fuzz_bytes from = {bytes, n};
+	if (!began)
+		HOLDS(atexit(tell_kinds) == 0);
+	began = true;
 	if (fuzz_below(&from, 4) == 0)
 		hear_frames(&from);
 	else

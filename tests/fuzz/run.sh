@@ -131,6 +131,11 @@ for name in $(echo "$targets" | awk '{ print $1 }'); do
 		tail -n 60 "$log"
 		continue
 	fi
+	if grep '^fuzz: no input has' "$log"; then
+		broken=$((broken + 1))
+		echo "fuzz: the inputs of $name miss something; add seeds, and run make-corpus"
+		continue
+	fi
 	all=$((all + inputs))
 	[ "${peak:-0}" -le $memory ] || memory=$peak
 	echo "figure: fuzz.$name.inputs $inputs inputs of $name, none of which broke it"

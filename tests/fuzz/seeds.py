@@ -73,6 +73,42 @@ for how in range(4):
     put("channel", "channel-%d" % how, bytes([how, 1, 3, 4, 1, 5, 4, 0, 200, 5, 1, 9, 6, 0, 1, 3]))
     put("channel", "channel-bytes-%d" % how, bytes([how, 0, 9]) + b"GET / HTTP/1.0")
 
+# --- members of groups: frames of every kind, as tests/fuzz/far.c and lib/far/far-wire.h have them ---
+
+
+def said(text):
+    return struct.pack("<H", len(text)) + text
+
+
+def hello(cells, patterns):
+    return (struct.pack("<IQQQQQIQIIQB", 1, 7, 8, 9, cells, patterns, 7117, 11, 12, 13, 14, 1) +
+            said(b"name") + b"an address of UCX's")
+
+
+def frames(*messages):
+    return b"\0" + b"".join(struct.pack("<BBH", kind, 0, len(bytes_)) + bytes_ for kind, bytes_ in messages)
+
+
+counts = struct.pack("<QQQ", 1, 2, 3)
+MESSAGES = [
+    hello(3, 1), struct.pack("<QQB", 7, 0, 0) + said(b"10.0.0.1:7117"), b"",
+    struct.pack("<QIHHH", 0, 3, 0, 1, 2), struct.pack("<QI", 0, 1) + b"\x0f" * 64, struct.pack("<Q", 2),
+    struct.pack("<QB", 2, 1) + counts, struct.pack("<QQBB", 65, 1, 1, 1) + b"\xf0" * 64, struct.pack("<Q", 65),
+    struct.pack("<Q", 65) + said(b"reading a file: Input/output error"), struct.pack("<QQQ", 65, 1, 2),
+    struct.pack("<QIQ", 65, 4, 5), struct.pack("<Q", 65), struct.pack("<QB", 7, 1),
+    struct.pack("<I", 1) + said(b"name"), struct.pack("<IQ", 1, 5) + said(b"m.safetensors"),
+    struct.pack("<IQ", 1, 0) + b"bytes", struct.pack("<I", 1) + said(b"name"),
+    struct.pack("<QQQBB", 7, 2, 3, 1, 1) + counts + said(b"10.0.0.1:7117"),
+    struct.pack("<QQ", 8, 9) + said(b"m.safetensors"), struct.pack("<i", -22) + said(b"other files"),
+]
+for kind, bytes_ in enumerate(MESSAGES, 1):
+    put("far", "far-kind-%02d" % kind, frames((kind, bytes_)))
+put("far", "far-all", frames(*enumerate(MESSAGES, 1)))
+put("far", "far-wants", frames((1, hello(4, 2)), (4, struct.pack("<QIHH", 0, 2, 3, 2)),
+                               (5, struct.pack("<QI", 0, 2) + b"\x0f" * 64 + b"\xf1" * 64),
+                               (4, struct.pack("<QIHH", 2, 2, 0, 1))))
+put("far", "far-no-pattern", frames((1, hello(1, 0)), (4, struct.pack("<QIH", 0, 1, 2))))
+
 # --- GGUF ---
 
 

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "tests/support/emulator-driver.h"
 #include "tests/support/io-helpers.h"
+#include "tests/support/patience.h"
 #include "io/staging.h"
 
 #define SLOT ((size_t)64 << 10)
@@ -59,9 +59,8 @@ static uintptr_t device_memory(int device, size_t bytes)
 /* Until @n calls of moved() more than @before have come. */
 static void await_moved(int before, int n)
 {
-	uint64_t limit = hoist__now_ns() + UINT64_C(20000000000);
-	while (atomic_load(&n_moved) < before + n)
-		CHECK(hoist__now_ns() < limit);
+	for (uint64_t until = 0; atomic_load(&n_moved) < before + n;)
+		CHECK(patience(&until));
 }
 
 static struct hoist__slot *await_fetched(struct hoist__staging *staging)

@@ -199,6 +199,55 @@ static void sleeps(void)
 	end();
 }
 
+/* Has @side nothing to do until something comes?  UCX may need some turns to get there. */
+static bool falls_asleep(struct side *side)
+{
+	for (unsigned turn = 0; turn < 1000; turn++) {
+		struct pollfd entry = {.fd = hoist__fabric_fd(side->fabric), .events = POLLIN};
+		if (hoist__fabric_arm(side->fabric) && poll(&entry, 1, 0) == 0)
+			return true;
+		hoist__fabric_progress(side->fabric);
+	}
+	return false;
+}
+
+/* A peer that UCX waits for keeps no processor busy, and delays no other peer's bytes. */
+static void silent(void)
+{
+	struct side c;
+	const void *address;
+	size_t bytes;
+	begin();
+	side_send(&a, &b, 0, 1000); /* connected: what follows is a message */
+	side_settle(&a, &b);
+	side_open(&c, transports);
+	struct hoist__fabric_peer *peer = a.peer;
+	hoist__fabric_address(c.fabric, &address, &bytes);
+	side_connect(&a, address, bytes);
+	side_send(&a, &c, 0, 1000); /* c does not answer */
+	for (unsigned i = 0; i < 100; i++) {
+		check_at("%s, message %u", transports, i);
+		CHECK(falls_asleep(&a));
+		side_send(&b, &a, i, 1000);
+		unsigned n = a.n_arrived;
+		for (uint64_t until = 0; a.n_arrived == n;) {
+			struct pollfd entry = {.fd = hoist__fabric_fd(a.fabric), .events = POLLIN};
+			CHECK(patience(&until));
+			hoist__fabric_progress(b.fabric);
+			if (hoist__fabric_arm(a.fabric) && poll(&entry, 1, 0) == 0)
+				continue;
+			hoist__fabric_progress(a.fabric);
+		}
+	}
+	side_settle(&b, NULL);
+	side_settle(&a, &c);
+	side_check(&c, &c.tickets[0], 0);
+	hoist__fabric_disconnect(a.peer);
+	a.peer = peer;
+	side_close(&c);
+	end();
+}
+
 static void again(void)
 {
 	begin();
@@ -268,6 +317,7 @@ int main(void)
 			printf("disconnect: left out: UCX before 1.16 aborts the process\n");
 		else
 			CASE(disconnect);
+		CASE(silent);
 	}
 	transports = "tcp";
 	CASE(addresses);

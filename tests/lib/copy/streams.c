@@ -198,7 +198,7 @@ static int copy_inside(void *context)
 /* A call that would wait for the stream that calls the function says so. */
 /* proves: S2.08 */
 Test(copy_streams, a_streams_function_does_not_wait_for_its_stream, .init = open_places,
-     .timeout = 20)
+     .timeout = 120)
 {
 	const int64_t shape[] = {10};
 	struct inside inside = {.stream = places[0].stream};

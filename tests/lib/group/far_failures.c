@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -63,6 +64,9 @@ static bool fails(enum kind kind, const char *name)
 	}
 #include "tests/support/failing-sockets.inc.h"
 FAILS(int, eventfd, (unsigned count, int flags), (count, flags))
+FAILS(int, epoll_create1, (int flags), (flags))
+FAILS(int, epoll_ctl, (int edges, int change, int fd, struct epoll_event *event),
+      (edges, change, fd, event))
 
 /* The calls of lib/far/far-folder.c, what net/address.c asks for it, and the calls that share
  * memory with neighbours. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Members of one machine that copy from each other's slots.  One of them stands still amid such a
  * copy until the givers have filled their slots anew, copies so slowly that it has to give slots
- * back before, or gives none back, and is left out: each has the right bytes. */
+ * back before, gives none back, and is left out, or, without the files, loses a loan of a giver
+ * that lives: each has the right bytes.  The memory of a giver that dies is unmapped. */
 #include "config.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,16 +20,18 @@
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 
-enum { ENDED = 1, BORROWED = 2, READ_AGAIN = 4, LEFT_OUT = 8 };
+enum { ENDED = 1, BORROWED = 2, ASKED_ANEW = 4, LEFT_OUT = 8, TAKEN_BACK = 16 };
 enum { N_RANKS = 3, N_TENSORS = 3, VICTIM = 1 };
 static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
 
 static bool stands_still; /* the victim, amid its first copy from a borrowed slot */
 static bool is_slow;
 static bool gives_nothing_back; /* and does not end before the others */
+static bool is_robbed;		/* of its first loans, amid a copy, */
+static bool is_cancelled;	/* and cancelled then */
+static bool giver_dies;		/* rank 0, amid the victim's first copy */
 static unsigned self;		/* in a rank's process */
 static atomic_uint n_copies;
-static _Thread_local bool is_copying;
 
 /* Threads: any. */
 static void mark(unsigned bits)
@@ -35,12 +39,43 @@ static void mark(unsigned bits)
 	(void)__atomic_fetch_or(&said->marks[self], bits, __ATOMIC_SEQ_CST);
 }
 
-/* Bytes of a slot that its giver has filled anew are read from the file. */
-WRAP(ssize_t, pread, (int fd, void *to, size_t n, off_t offset))
+/* Has each of the others marked the bit? */
+static bool others_marked(unsigned bit)
 {
-	if (is_copying)
-		mark(READ_AGAIN);
-	return __real_pread(fd, to, n, offset);
+	return (said->marks[0] & said->marks[2] & bit) != 0;
+}
+
+/* Until loans are taken back, the victim copies none by itself. */
+WRAP(void, hoist__far_look_at_loans, (struct hoist__far * far, uint64_t now))
+{
+	bool robbed = is_robbed && self == VICTIM;
+	if (robbed && !others_marked(TAKEN_BACK))
+		return;
+	if (robbed && is_cancelled)
+		hoist_load_cancel(far->load);
+	else
+		__real_hoist__far_look_at_loans(far, now);
+}
+
+WRAP(void, hoist__swarm_lost, (struct hoist__swarm * swarm, unsigned slot, uint64_t now))
+{
+	mark(ASKED_ANEW);
+	__real_hoist__swarm_lost(swarm, slot, now);
+}
+
+/* The victim copies: each giver takes back what it lends to it. */
+WRAP(bool, hoist__far_keeps_lent,
+     (const struct hoist__far *far, const struct hoist__far_peer *peer, uint64_t now))
+{
+	if (is_robbed && self != VICTIM && (said->marks[VICTIM] & BORROWED) != 0 &&
+	    (said->marks[self] & TAKEN_BACK) == 0) {
+		for (unsigned i = 0; i < far->n_slots; i++)
+			(void)atomic_fetch_add(&far->board->editions[i], 1);
+		mark(TAKEN_BACK);
+	}
+	if (giver_dies && self == 0 && (said->marks[VICTIM] & BORROWED) != 0)
+		(void)raise(SIGKILL);
+	return __real_hoist__far_keeps_lent(far, peer, now);
 }
 
 /* Once more before it ends, a giver fills all slots, with other bytes. */
@@ -61,9 +96,9 @@ WRAP(int, hoist__channel_send,
 	return __real_hoist__channel_send(channel, kind, bytes, n);
 }
 
-static void wait_for_others(void)
+static void wait_for_others(unsigned bit)
 {
-	for (uint64_t until = 0; (said->marks[0] & ENDED) == 0 || (said->marks[2] & ENDED) == 0;)
+	for (uint64_t until = 0; !others_marked(bit);)
 		CHECK(patience(&until));
 }
 
@@ -76,7 +111,24 @@ static bool is_borrowed(struct hoist__far *far, size_t file, uint64_t offset)
 	return borrowed;
 }
 
-WRAP(void, hoist__far_copy,
+static unsigned n_mapped(struct hoist__far *far)
+{
+	unsigned n = 0;
+	pthread_mutex_lock(&far->lock);
+	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN; i++)
+		n += far->memories[i].shared != NULL;
+	pthread_mutex_unlock(&far->lock);
+	return n;
+}
+
+/* Waits until the memory of at most one of the two others is mapped. */
+static void wait_for_unmap(struct hoist__far *far)
+{
+	for (uint64_t until = 0; n_mapped(far) > 1;)
+		CHECK(patience(&until));
+}
+
+WRAP(int, hoist__far_copy,
      (struct hoist__far * far, size_t file, uint64_t offset, size_t n, unsigned char *to))
 {
 	if (is_borrowed(far, file, offset)) {
@@ -87,11 +139,13 @@ WRAP(void, hoist__far_copy,
 		if (is_slow && self == VICTIM)
 			(void)usleep(250000); /* longer than slots are borrowed */
 		if (gives_nothing_back && self == VICTIM)
-			wait_for_others();
+			wait_for_others(ENDED);
+		if (is_robbed && self == VICTIM)
+			wait_for_others(TAKEN_BACK);
+		if (giver_dies && self == VICTIM)
+			wait_for_unmap(far);
 	}
-	is_copying = true;
-	__real_hoist__far_copy(far, file, offset, n, to);
-	is_copying = false;
+	return __real_hoist__far_copy(far, file, offset, n, to);
 }
 
 static void look(hoist_checkpoint *checkpoint, hoist_load *load)
@@ -134,7 +188,7 @@ static void a_member_stands_still_amid_a_copy(void)
 	CHECK((said->marks[VICTIM] & ENDED) == 0);
 	CHECK(kill(children[VICTIM], SIGCONT) == 0);
 	ranks_end(children[VICTIM], 0);
-	CHECK((said->marks[VICTIM] & READ_AGAIN) != 0);
+	CHECK((said->marks[VICTIM] & ASKED_ANEW) != 0);
 	stands_still = false;
 }
 
@@ -145,7 +199,7 @@ static void a_slow_member_gives_slots_back(void)
 	ranks_run(N_RANKS, rank_main, 0);
 	CHECK((said->marks[VICTIM] & BORROWED) != 0);
 	for (unsigned r = 0; r < N_RANKS; r++)
-		CHECK((said->marks[r] & READ_AGAIN) == 0);
+		CHECK((said->marks[r] & ASKED_ANEW) == 0);
 	is_slow = false;
 }
 
@@ -159,6 +213,58 @@ static void a_member_that_gives_nothing_back_is_left_out(void)
 	gives_nothing_back = false;
 }
 
+/* The victim has no files.  Its givers live, and are members of its group all the time. */
+static void robbed_rank(unsigned rank)
+{
+	const hoist_group group = ranks_group(rank, N_RANKS);
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	if (rank != VICTIM) {
+		rank_main(rank);
+		return;
+	}
+	self = rank;
+	OK(hoist_group_open(&group, "/not/on/this/machine", 0, &checkpoint));
+	OK(hoist_group_load(&group, checkpoint, NULL, &load));
+	int err = hoist_load_wait(load);
+	check_at("%s", hoist_error());
+	CHECK(err == (is_cancelled ? -ECANCELED : 0));
+	hoist_checkpoint *files = support_open("model.safetensors");
+	if (err == 0)
+		support_compare(files, load);
+	hoist_checkpoint_close(files);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void a_member_without_files_asks_anew(void)
+{
+	ranks_next_group();
+	is_robbed = true;
+	ranks_run(N_RANKS, robbed_rank, 0);
+	CHECK((said->marks[VICTIM] & ASKED_ANEW) != 0);
+	is_robbed = false;
+}
+
+static void the_memory_of_one_that_dies_is_unmapped(void)
+{
+	ranks_next_group();
+	giver_dies = true;
+	ranks_run(N_RANKS, rank_main, 1u << 0);
+	CHECK((said->marks[VICTIM] & BORROWED) != 0);
+	giver_dies = false;
+}
+
+/* A copy that waits for a lost cell does not keep a load that is cancelled. */
+static void a_member_that_waits_is_cancelled(void)
+{
+	ranks_next_group();
+	is_robbed = is_cancelled = true;
+	ranks_run(N_RANKS, robbed_rank, 0);
+	CHECK((said->marks[VICTIM] & ASKED_ANEW) == 0);
+	is_robbed = is_cancelled = false;
+}
+
 int main(void)
 {
 	ranks_begin_far();
@@ -166,8 +272,11 @@ int main(void)
 	CASE(a_member_stands_still_amid_a_copy);
 	CASE(a_slow_member_gives_slots_back);
 	CASE(a_member_that_gives_nothing_back_is_left_out);
-	printf("figure: group.far_loans 3 groups, with a member that stood still, was slow, or "
-	       "kept what it was lent: every byte compared\n");
+	CASE(a_member_without_files_asks_anew);
+	CASE(a_member_that_waits_is_cancelled);
+	CASE(the_memory_of_one_that_dies_is_unmapped);
+	printf("figure: group.far_loans 6 groups, with a member that stood still, was slow, kept "
+	       "what it was lent, lost it, or died: every byte compared\n");
 	support_cleanup();
 	return 0;
 }

@@ -50,6 +50,7 @@ struct node {
 	bool lost;
 	size_t n_wanted;
 	size_t n_used;
+	unsigned n_loans;
 	uint8_t *has; /* of each cell: 1, used, or not wanted */
 	size_t first_cell;
 	size_t first;	  /* all cells before it have 1 */

@@ -212,6 +212,9 @@ static void received(const struct event *e)
 		hoist__swarm_refused(node->swarm, (unsigned)slot, true, sim_now);
 	else
 		hoist__swarm_received(node->swarm, (unsigned)slot, e->number, sim_now);
+	if (the_sim->members[e->member].fate == SIM_LOSES &&
+	    sim_machine(e->member) == sim_machine(e->other) && node->n_loans++ % 3 == 0)
+		hoist__swarm_lost(node->swarm, (unsigned)slot, sim_now);
 }
 
 static void fate(unsigned m)

@@ -31,6 +31,7 @@ enum sim_fate {
 	SIM_SLOW_USE,
 	SIM_STUCK,
 	SIM_LIES,
+	SIM_LOSES, /* each third loan to it */
 	SIM_CUT
 };
 

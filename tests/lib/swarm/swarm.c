@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/lib/swarm/sim.h"
 #include "tests/support/check.h"
@@ -159,6 +160,12 @@ struct trouble {
 		"", 8, CELLS, LINK, STORAGE, 8, SIM_ALL, 1.01, 1, 1, 4                             \
 	}
 
+/* The same; two members, on the first machine, have the files. */
+#define LENDERS                                                                                    \
+	{                                                                                          \
+		"", 8, CELLS, LINK, 10 * LINK, 2, SIM_ALL, 1.01, 1, 1, 4                           \
+	}
+
 /* One member has the files, on one of two machines. */
 #define THREE                                                                                      \
 	{                                                                                          \
@@ -184,6 +191,8 @@ static const struct trouble troubles[] = {
 	{"a member of a machine dies", MACHINES, 1, SIM_DIES, 0.5, 0, 2.2, 16},
 	{"a member of a machine hangs", MACHINES, 1, SIM_HANGS, 0.5, 0, 7, 16},
 	{"a member's load stops for good", THREE, 1, SIM_STUCK, 0.1, 0, 2.2, 40},
+	{"a member of a machine loses loans", MACHINES, 1, SIM_LOSES, 0, 0, 4, 100},
+	{"the same, without files", LENDERS, 1, SIM_LOSES, 0, 0, 8, 100},
 	{"a machine of two dies", MACHINES, 4, SIM_DIES, 0.5, 0, 2.2, 40},
 };
 
@@ -319,8 +328,93 @@ static void what_cannot_be_read_is_refused(void)
 		what_cannot_be_read(i / 2 != 0, i % 2 != 0);
 }
 
+/* --- wants in few bytes --- */
+
+enum { MANY_CELLS = 100000 };
+
+/* @n cells with @n_patterns patterns: the block @m of cell c is wanted if bit m of c modulo
+ * @n_patterns is set, and so is the last block. */
+static void make_patterns(size_t n, uint64_t n_patterns, struct hoist__swarm_wants *ret)
+{
+	uint64_t *bitmap = calloc(hoist__wants_words(n), sizeof *bitmap);
+	CHECK(bitmap != NULL);
+	for (uint64_t c = 0; c < n; c++) {
+		bitmap[c * HOIST__CELL_WORDS] = c % n_patterns;
+		bitmap[(c + 1) * HOIST__CELL_WORDS - 1] = UINT64_C(1) << 63;
+	}
+	OK(hoist__swarm_wants_make(bitmap, n, ret));
+	free(bitmap);
+}
+
+/* The same patterns are kept once.  Cells of patterns too many are wanted whole. */
+static void wants_are_few_bytes(void)
+{
+	static const uint64_t n_patterns[] = {1, 7, HOIST__WANTS_PATTERNS, MANY_CELLS};
+	for (size_t i = 0; i < sizeof n_patterns / sizeof n_patterns[0]; i++) {
+		struct hoist__swarm_wants wants;
+		uint64_t blocks[HOIST__CELL_WORDS];
+		make_patterns(MANY_CELLS, n_patterns[i], &wants);
+		OK(hoist__swarm_wants_check(&wants));
+		check_at("%llu patterns: %zu", (unsigned long long)n_patterns[i], wants.n_patterns);
+		CHECK(wants.n_patterns == (n_patterns[i] < HOIST__WANTS_PATTERNS
+						   ? n_patterns[i]
+						   : HOIST__WANTS_PATTERNS));
+		for (uint64_t c = 0; c < MANY_CELLS; c++) {
+			uint64_t wanted = c % n_patterns[i];
+			unsigned n = hoist__swarm_wants_of(&wants, c, blocks);
+			if (wanted >= HOIST__WANTS_PATTERNS)
+				CHECK(n == HOIST__CELL_BLOCKS);
+			else
+				CHECK(blocks[0] == wanted &&
+				      n == (unsigned)__builtin_popcountll(wanted) + 1);
+		}
+		hoist__swarm_wants_fini(&wants);
+	}
+}
+
+/* --- views that differ --- */
+
+/* A member should ask for what a slot has, and asks for other blocks: the slot waits for nobody,
+ * and the cell is read once more at once. */
+static void an_ask_for_other_blocks_frees_the_slot(void)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_act act;
+	struct hoist__swarm_wants own = wants_of_blocks(OWN);
+	struct hoist__swarm_wants others = wants_of_blocks(OWN);
+	const struct hoist__swarm_options options = {
+		.id = 7, .reads = true, .n_cells = 1, .n_slots = 8, .wants = &own};
+	OK(hoist__swarm_create(&options, &swarm));
+	CHECK(hoist__swarm_join(swarm, 11, 0, false, 0, &others, 1) > 0);
+	hoist__swarm_next(swarm, 2, &act);
+	CHECK(act.deed == HOIST__SWARM_READ && hoist__blocks_count(act.blocks) == OWN);
+	hoist__swarm_read(swarm, act.slot, false, 2);
+	hoist__swarm_used(swarm, 0);
+	hoist__swarm_next(swarm, 3, &act);
+	CHECK(act.deed == HOIST__SWARM_NOTHING && hoist__swarm_slot_of(swarm, 0) >= 0);
+	act = answer_to(swarm, OWN, true);
+	CHECK(act.deed == HOIST__SWARM_READ && hoist__blocks_has(act.blocks, OWN));
+	hoist__swarm_read(swarm, act.slot, false, 3);
+	hoist__swarm_next(swarm, 3, &act);
+	CHECK(act.deed == HOIST__SWARM_SEND && hoist__blocks_has(act.blocks, OWN));
+	hoist__swarm_sent(swarm, act.slot, act.member, 1000);
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+}
+
+/* Patience grows with the time that a cell takes: an answer of 20 ms is no cell of 10 s. */
+static void few_blocks_tell_little_of_a_cell(void)
+{
+	CHECK(hoist__swarm_cell_ns(20000000, HOIST__CELL_BLOCKS) == 20000000);
+	CHECK(hoist__swarm_cell_ns(20000000, HOIST__CELL_BLOCKS / 2) == 40000000);
+	CHECK(hoist__swarm_cell_ns(20000000, 1) <= 160000000);
+}
+
 int main(void)
 {
+	CASE(an_ask_for_other_blocks_frees_the_slot);
+	CASE(few_blocks_tell_little_of_a_cell);
+	CASE(wants_are_few_bytes);
 	CASE(whole_groups);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
