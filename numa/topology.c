@@ -188,7 +188,7 @@ static int read_single_node(struct hoist__node *node, const char *root, char *te
 	return set_cpus(node, text, "cpu/online");
 }
 
-/* The nodes with the @n_ids ids; without ids, the one of a machine without NUMA. */
+/* Reads the nodes with the @n_ids ids; without ids, the one of a machine without NUMA. */
 static int read_nodes(struct hoist__node *nodes, const struct hoist__nodeset *ids, size_t n_ids,
 		      const char *root)
 {

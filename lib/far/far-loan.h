@@ -50,7 +50,7 @@ struct hoist__far_board {
 /* The memory of a neighbour, mapped. */
 struct hoist__far_memory {
 	struct hoist__shared *shared; /* NULL: this entry is free */
-	bool left;		      /* the neighbour has */
+	bool left;		      /* the neighbour has left: to be unmapped */
 	unsigned n_copies;	      /* on their way; under `lock` */
 };
 
@@ -128,7 +128,8 @@ void hoist__far_give_back_all(struct hoist__far *far);
 /* The giver has left: its loans are copied. */
 void hoist__far_own_loans(struct hoist__far *far, unsigned giver);
 
-/* The neighbour has left, and gives no loan any more: its memory is unmapped, soon.  Takes NULL. */
+/* The neighbour has left: its memory is unmapped once neither loan nor copy uses it.  Takes NULL.
+ */
 void hoist__far_unmap(struct hoist__far *far, struct hoist__far_memory *memory);
 
 /* Gives back loans whose cells were used, copies those that are old, and asks anew for cells that

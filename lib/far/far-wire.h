@@ -104,7 +104,7 @@ int hoist__far_wanting_begin(struct hoist__far_wanting *wanting,
 int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
 			    const struct hoist__far_message *message);
 
-/* Are all here?  Then they may be checked. */
+/* Are all here?  Then hoist__swarm_wants_check() may see them. */
 static inline bool hoist__far_wanting_whole(const struct hoist__far_wanting *wanting)
 {
 	return wanting->wants.kinds != NULL && wanting->kinds_here == wanting->wants.n_cells &&

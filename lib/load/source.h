@@ -43,7 +43,7 @@ struct hoist__load_source_ops {
 	 * or not. */
 	size_t (*alike)(struct hoist__load_source *source, size_t file, uint64_t offset,
 			size_t bytes, bool *ret_foreign);
-	/* Copies foreign bytes, which are alike.  May wait for them: they may have been lost again.
+	/* Copies foreign bytes, which are alike.  Waits if the bytes were lost again.
 	 * Returns: 0; an error: the source has failed. */
 	int (*copy)(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
 		    unsigned char *to);

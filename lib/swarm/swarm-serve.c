@@ -52,7 +52,8 @@ void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm
 }
 
 /* Does the member ask for blocks that the slot has not?  Then it has another view of the cell's
- * way, and will not ask for those that the slot has. */
+ * way, and will not ask for those that the slot has.  An ask that is no last resort is refused at
+ * once (fate_of()). */
 static bool asks_for_others(const struct hoist__swarm_member *member,
 			    const struct hoist__swarm_slot *slot)
 {

@@ -53,7 +53,9 @@ int hoist__swarm_wants_begin(size_t n_cells, size_t n_patterns, struct hoist__sw
 	};
 	if (wants.kinds == NULL || wants.patterns == NULL) {
 		hoist__swarm_wants_fini(&wants);
-		return hoist__fail_nomem("a member's wants", n_cells);
+		return hoist__fail_nomem("a member's wants",
+					 n_cells * sizeof *wants.kinds +
+						 n_patterns * sizeof *wants.patterns);
 	}
 	*ret = wants;
 	return 0;
@@ -69,7 +71,7 @@ int hoist__swarm_wants_make(const uint64_t *bitmap, size_t n_cells, struct hoist
 	uint16_t *table = calloc(TABLE_ROOM, sizeof *table);
 	if (table == NULL) {
 		hoist__swarm_wants_fini(&wants);
-		return hoist__fail_nomem("a member's wants", TABLE_ROOM);
+		return hoist__fail_nomem("a member's wants", TABLE_ROOM * sizeof *table);
 	}
 	wants.n_patterns = 0;
 	for (size_t c = 0; c < n_cells; c++)

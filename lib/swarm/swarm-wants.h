@@ -6,8 +6,8 @@
  *     patterns   bitmaps of a cell's blocks, each once: slices of a tensor repeat the same few
  *
  * So the wants of a member are a megabyte for each terabyte of files, and 4 MiB of patterns at
- * most. A member with more patterns than HOIST__WANTS_PATTERNS wants the cells of the others whole:
- * all members, itself too, count with that.
+ * most.  Beyond HOIST__WANTS_PATTERNS patterns, a cell with a further pattern is wanted whole: all
+ * members, the member itself too, count with that.
  */
 #ifndef HOIST_LIB_SWARM_SWARM_WANTS_H
 #define HOIST_LIB_SWARM_SWARM_WANTS_H
@@ -34,7 +34,7 @@ int hoist__swarm_wants_make(const uint64_t *bitmap, size_t n_cells, struct hoist
  * Returns: 0; -ENOMEM. */
 int hoist__swarm_wants_begin(size_t n_cells, size_t n_patterns, struct hoist__swarm_wants *ret);
 
-/* Wants that another member sent.  Returns: 0; -EBADMSG (a kind that there is not). */
+/* Checks wants that another member sent.  Returns: 0; -EBADMSG (a kind that there is not). */
 int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants);
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants); /* takes a zeroed one */
 

@@ -9,7 +9,10 @@ import gc
 
 
 class Paused:
-    """The collector does not begin by itself within `with`.  Threads may be in it at a time."""
+    """The collector does not begin by itself within `with`.
+
+    Several threads may be within: the collector is on again once the thread that found it on leaves.
+    """
 
     def __enter__(self):
         self._was_on = gc.isenabled()

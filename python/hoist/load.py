@@ -99,7 +99,7 @@ class Load(_hoist.Load):
         self._names = checkpoint._names()
         self._kept = {}
         self._line = collections.deque()  # their keys, in order
-        self._takers = []  # one entry for each thread that is between a tensor's arrival and _keep()
+        self._takers = []  # one entry for each thread that asks for a tensor, until the tensor is kept
         self._digest_of = {}
         self._all_given = False
         self._progress = bar

@@ -219,19 +219,19 @@ int hoist_py_check_unused(PyObject *self)
 	return -1;
 }
 
-/* A call that begins in another thread finds the buffer open or closed, as the GIL is held for
- * both; the storage goes back, which may wait, without the GIL.
- * Returns: 0; a code of hoist's. */
+/* Closes under the GIL, so that a call that begins in another thread finds the buffer open or
+ * closed. A view holds the storage meanwhile: the storage goes back, which may wait, without the
+ * GIL. Returns: 0; a code of hoist's. */
 static int close_for_all_threads(hoist_buffer *buffer, hoist_stream *stream)
 {
-	hoist_buffer *storage_holder;
+	hoist_buffer *view;
 	int err = stream != NULL ? hoist_buffer_free_on(buffer, stream) : 0;
 	if (err == 0)
-		err = hoist_buffer_read_only(buffer, &storage_holder);
+		err = hoist_buffer_read_only(buffer, &view);
 	if (err < 0)
 		return err;
 	(void)hoist_buffer_close(buffer, NULL);
-	HOIST_PY_WAITING(hoist_buffer_unref(storage_holder));
+	HOIST_PY_WAITING(hoist_buffer_unref(view));
 	return 0;
 }
 

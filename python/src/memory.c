@@ -259,17 +259,18 @@ static PyObject *memory_native_pool(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromVoidPtr(pool);
 }
 
-/* A closed buffer, which lives for ever; NULL with an exception. */
+/* The closed buffer that other threads find while one grows.  It lives as long as the process.
+ * Returns: NULL with an exception. */
 static hoist_buffer *closed_for_ever(hoist_device *device)
 {
-	static hoist_buffer *ret;
+	static hoist_buffer *closed;
 	const int64_t none = 0;
-	int err = ret != NULL ? 0 : hoist_buffer_create(device, HOIST_U8, 1, &none, 0, &ret);
+	int err = closed != NULL ? 0 : hoist_buffer_create(device, HOIST_U8, 1, &none, 0, &closed);
 	if (err < 0)
 		hoist_py_fail(err);
 	else
-		(void)hoist_buffer_close(ret, NULL);
-	return ret;
+		(void)hoist_buffer_close(closed, NULL);
+	return closed;
 }
 
 /* Memory.grow(buffer, nbytes): the larger buffer; the given one is closed. */

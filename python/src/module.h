@@ -251,7 +251,8 @@ bool hoist_py_owner_calls(const struct hoist_py_owner *owner);
 
 /* Raises ClosedError for a closed buffer.  Returns: the buffer, borrowed; NULL. */
 hoist_buffer *hoist_py_open_buffer(PyObject *self);
-/* Whether no call that runs without the GIL uses the buffer.  Returns: 0; -1 with BufferError. */
+/* Is neither a call without the GIL nor a view of the buffer protocol at work with the buffer?
+ * Returns: 0; -1 with BufferError. */
 int hoist_py_check_unused(PyObject *self);
 
 /* The object of a view of @self's buffer: of @self's class.  *@view is taken, even if it fails. */
@@ -296,7 +297,8 @@ PyObject *hoist_py_of_ml_dtypes(PyObject *array, PyObject *type, PyObject *copy)
 
 /* end_drops(): at the end of the interpreter. */
 PyObject *hoist_py_end_drops(PyObject *module, PyObject *none);
-/* So that a child of fork does not wait for threads of its parent.  Returns: 0; -1 with MemoryError. */
+/* So that a child of fork does not wait for threads of its parent.  Returns: 0; -1 with
+ * MemoryError. */
 int hoist_py_watch_forks(void);
 
 PyObject *hoist_py_from_buffer(PyObject *type, PyObject *args, PyObject *keywords);

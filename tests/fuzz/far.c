@@ -34,7 +34,7 @@ static void check_message(const struct hoist__frame *frame, const struct hoist__
 
 enum { MOST_CELLS = 300 };
 
-static bool understood[HOIST__FAR_BYE + 1]; /* of each kind: a message was */
+static bool understood[HOIST__FAR_BYE + 1]; /* by kind: an input had such a message */
 
 /* Says which kinds of messages none of the inputs had; run.sh wants all. */
 static void tell_kinds(void)
@@ -44,7 +44,7 @@ static void tell_kinds(void)
 			(void)fprintf(stderr, "fuzz: no input has a message of kind %u\n", kind);
 }
 
-/* Becomes wants if they are whole and right. */
+/* Asks for the blocks of each cell, once the wants are whole and right. */
 static void use_wants(struct hoist__far_wanting *wanting)
 {
 	struct hoist__swarm_wants *wants = &wanting->wants;

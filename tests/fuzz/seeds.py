@@ -90,6 +90,7 @@ def frames(*messages):
 
 
 counts = struct.pack("<QQQ", 1, 2, 3)
+# One of each kind, in the order of enum hoist__far_kind.
 MESSAGES = [
     hello(3, 1), struct.pack("<QQB", 7, 0, 0) + said(b"10.0.0.1:7117"), b"",
     struct.pack("<QIHHH", 0, 3, 0, 1, 2), struct.pack("<QI", 0, 1) + b"\x0f" * 64, struct.pack("<Q", 2),

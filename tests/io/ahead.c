@@ -196,15 +196,15 @@ static bool all_are_in(const struct hoist__file_map *map)
 		(mapped == 0 && madvise(NULL, 0, 22) < 0 && "no such call here"));
 }
 
-/* The kernel may reclaim pages again at once, where other programs want memory, or DAMON reclaims:
- * what came in once in some times was brought in. */
+/* The kernel may reclaim pages again at once, where other programs want memory, or DAMON reclaims.
+ * Pages that were all there in one of ten tries were brought in. */
 static void brings_all_parts_in(void)
 {
 	struct hoist__file *files[] = {new_file(11 * MIB + 5), new_file(300)};
 	struct hoist__file_map maps[2] = {{0}};
 	for (int mode = HOIST__MAP_READ_ONLY; mode <= HOIST__MAP_READ_WRITE; mode++) {
 		bool all = false;
-		for (int time = 0; !all && time < 10; time++) {
+		for (unsigned n = 0; !all && n < 10; n++) {
 			bring_in(files, (enum hoist__file_map_mode)mode, maps);
 			all = all_are_in(&maps[0]);
 			CHECK(first_wrong(files[0]->fd, maps[0].data, 100, maps[0].bytes) ==

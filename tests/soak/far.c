@@ -4,8 +4,8 @@
  * not, and are killed, stopped, cancelled, or come late, at any moment.  Each of the others that
  * has the files has all its bytes; nobody has wrong bytes, and nobody hangs.
  *
- * UCX before 1.16 may end a process that cuts off a peer which lives (net/fabric.h): with it nobody
- * stops for so long as to be cut off.
+ * UCX before 1.16 may end a process that cuts off a peer which lives (net/fabric.h): with such a
+ * UCX no member stops for so long that the others cut it off.
  *
  * HOIST_TEST_FORM=short is 20 seconds, long an hour; HOIST_TEST_SOAK_SECONDS=N says otherwise.
  * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  Exit: 0, 1, 77. */
@@ -282,7 +282,7 @@ int main(void)
 	if (version == 0)
 		return 77;
 	if (version < UCX_VERSION(1, 16))
-		longest_stop_ms = 2500;
+		longest_stop_ms = 2500; /* half of the silence after which a member is left out */
 	OK(setenv("HOIST_GROUP_SECRET", "a secret of this test's", 1));
 	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
 	told = mmap(NULL, MOST_MEMBERS * sizeof *told, PROT_READ | PROT_WRITE,

@@ -2,7 +2,8 @@
 /* Members of one machine that copy from each other's slots.  One of them stands still amid such a
  * copy until the givers have filled their slots anew, copies so slowly that it has to give slots
  * back before, gives none back, and is left out, or, without the files, loses a loan of a giver
- * that lives: each has the right bytes.  The memory of a giver that dies is unmapped. */
+ * that lives: each has the right bytes.  A member that waits for a lost cell can be cancelled.  The
+ * memory of a giver that dies is unmapped. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,8 +28,8 @@ static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
 static bool stands_still; /* the victim, amid its first copy from a borrowed slot */
 static bool is_slow;
 static bool gives_nothing_back; /* and does not end before the others */
-static bool is_robbed;		/* of its first loans, amid a copy, */
-static bool is_cancelled;	/* and cancelled then */
+static bool is_robbed;		/* the victim loses its first loans amid a copy */
+static bool is_cancelled;	/* the robbed victim is cancelled */
 static bool giver_dies;		/* rank 0, amid the victim's first copy */
 static unsigned self;		/* in a rank's process */
 static atomic_uint n_copies;
@@ -276,7 +277,8 @@ int main(void)
 	CASE(a_member_that_waits_is_cancelled);
 	CASE(the_memory_of_one_that_dies_is_unmapped);
 	printf("figure: group.far_loans 6 groups, with a member that stood still, was slow, kept "
-	       "what it was lent, lost it, or died: every byte compared\n");
+	       "what it was lent, lost it, was cancelled then, or died: every byte of the others "
+	       "compared\n");
 	support_cleanup();
 	return 0;
 }

@@ -166,8 +166,8 @@ static void rank_main(unsigned rank)
 	said->marks[rank] |= ENDED;
 }
 
-/* Did a rank wait in vain for one that lives?  The machine is too slow: the round does not count.
- */
+/* Did a rank wait in vain for one that lives?  Then the machine was too slow, and the round is run
+ * again. */
 static bool was_late(const char *name)
 {
 	bool lived = (said->marks[victim] & ENDED) != 0;
@@ -185,10 +185,11 @@ static bool kill_at(unsigned long k)
 	char name[16];
 	last_call = k;
 	(void)snprintf(name, sizeof name, "rank %u", victim);
+	unsigned n_rounds = 0;
 	do {
 		ranks_next_group();
 		ranks_run(n_ranks, rank_main, 1u << victim);
-	} while (was_late(name));
+	} while (was_late(name) && ++n_rounds < 5);
 	bool lived = (said->marks[victim] & ENDED) != 0;
 	bool came = (said->marks[victim] & CAME) != 0;
 	for (unsigned r = 0; r < n_ranks; r++) {

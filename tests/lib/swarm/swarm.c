@@ -332,8 +332,8 @@ static void what_cannot_be_read_is_refused(void)
 
 enum { MANY_CELLS = 100000 };
 
-/* @n cells with @n_patterns patterns: the block @m of cell c is wanted if bit m of c modulo
- * @n_patterns is set, and so is the last block. */
+/* @n cells with @n_patterns patterns: the first word of cell c is c modulo @n_patterns, and the
+ * last block is wanted. */
 static void make_patterns(size_t n, uint64_t n_patterns, struct hoist__swarm_wants *ret)
 {
 	uint64_t *bitmap = calloc(hoist__wants_words(n), sizeof *bitmap);
