@@ -122,6 +122,19 @@ static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, u
 }
 
 /* Decides where the bytes of a CHOSEN slot come from. */
+/* Does a member ask, as the last resort, for blocks that the slot will not have? */
+static bool is_asked_for_more(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot)
+{
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+		for (unsigned i = 0; i < s->members[m].n_asks; i++) {
+			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
+			if (ask->cell == slot->cell && ask->last_resort &&
+			    !hoist__blocks_within(ask->blocks, slot->blocks))
+				return true;
+		}
+	return false;
+}
+
 static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
 		   struct hoist__swarm_act *ret)
 {
@@ -137,7 +150,9 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 		(void)hoist__swarm_wants_of(&s->members[0].wants, slot->cell, slot->blocks);
 	else if (place != HOIST__SWARM_NOBODY)
 		hoist__swarm_blocks_at(s, &way, slot->cell, place, slot->blocks);
-	bool reader = place == 0 || place == HOIST__SWARM_NOBODY;
+	/* Others have the blocks of the way alone: who wants more gets them by a read. */
+	bool reader = place == 0 || place == HOIST__SWARM_NOBODY ||
+		      (may_read && is_asked_for_more(s, slot));
 	for (unsigned i = reader || slot->resort ? 0 : place; i > 0;) {
 		i = way.before[i];
 		unsigned m = way.members[i];

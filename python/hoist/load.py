@@ -9,7 +9,6 @@ import time
 
 from . import _hoist, waiting
 from .checkpoint import Checkpoint
-from .collector import Paused
 from .errors import OutOfMemoryError, WindowError, missing
 from .options import Options
 from .sizes import size
@@ -17,9 +16,13 @@ from .sizes import size
 # A wait is made in steps of this length, between which signals are handled.
 _STEP_NS = 50_000_000
 
-# Of the threads that see the end of a load, one keeps its tensors.  All loads have one lock: a lock
-# of each would be one more thing to find memory for, and Python says RuntimeError if there is none.
-_keeping = threading.Lock()
+
+def _new_lock():
+    try:
+        return threading.Lock()
+    except RuntimeError as error:  # Python's word for a lack of memory
+        raise MemoryError(str(error)) from None
+
 
 _STATES = ("untouched", "torn", "whole")
 
@@ -88,6 +91,7 @@ class Load(_hoist.Load):
     """
 
     def __new__(cls, checkpoint, options, *, progress=None, window=None, owned=False):
+        taking = _new_lock()  # held from the library's answer until the tensor is kept
         bar = _Progress(progress)
         given = dict(options.given)
         if options.streams:
@@ -99,7 +103,7 @@ class Load(_hoist.Load):
         self._names = checkpoint._names()
         self._kept = {}
         self._line = collections.deque()  # their keys, in order
-        self._takers = []  # one entry for each thread that asks for a tensor, until the tensor is kept
+        self._taking = taking
         self._digest_of = {}
         self._all_given = False
         self._progress = bar
@@ -123,21 +127,18 @@ class Load(_hoist.Load):
     def _take_some(self, timeout_ns):
         """True: kept what has arrived; None: all were given, and are kept; (): nothing yet."""
         if self._options.streams:
-            self._takers.append(None)
-            try:
+            if timeout_ns == 0 and self._taking.locked():
+                return ()
+            with self._taking:
                 got = self._next(timeout_ns)
                 if got:
                     self._keep(got)
-            finally:
-                self._takers.pop()
-            if got is None and self._takers:
-                return ()  # another thread may have got the last tensor, and not kept it yet
             return got and True
         if not self._is_done():
             if timeout_ns > 0:
                 waiting.poll(self.fileno(), timeout_ns)
             return ()
-        with _keeping:
+        with self._taking:
             if not self._all_given:
                 self._wait()
                 for target in range(self._options.targets or 1):
@@ -195,10 +196,11 @@ class Load(_hoist.Load):
 
     def __next__(self):
         while True:
+            all_given = self._all_given  # another thread may keep the last tensor after _pop()
             item = self._pop()
             if item is not None:
                 return item
-            if self._all_given:
+            if all_given:
                 raise StopIteration
             self._take(_STEP_NS)
 
@@ -279,10 +281,11 @@ class Load(_hoist.Load):
 
     async def __anext__(self):
         while True:
+            all_given = self._all_given
             item = self._pop()
             if item is not None:
                 return item
-            if self._all_given:
+            if all_given:
                 raise StopAsyncIteration
             await self._take_async()
 
@@ -316,6 +319,7 @@ class Load(_hoist.Load):
 # The threads of loads and saves may not call into an interpreter that is gone.  The last is called first.
 atexit.register(_hoist.end_drops)
 atexit.register(_hoist.end_jobs)
+os.register_at_fork(after_in_child=_hoist.collect_again)
 
 
 def _open(source, options):
@@ -500,8 +504,8 @@ def _load_driven(checkpoint, options, progress, take):
             running._wait()
             bar(running)
             names = checkpoint._names()
-            with Paused():
-                ret = [take(running, target, names) for target in range(options.targets or 1)]
+            ret = [_hoist.uncollected(take, running, target, names)
+                   for target in range(options.targets or 1)]
             return ret[0] if options.targets is None else ret
         finally:
             running.close()

@@ -10,7 +10,6 @@ import numpy
 
 from . import _hoist
 from .buffer import tell_numpy
-from .collector import Paused
 from .errors import ReadOnlyError
 from .load import load, load_all
 from .save import save
@@ -131,8 +130,7 @@ def load_file(source, **options):
     if not options.get("drop_cache"):
         options.setdefault("io", "adaptive")
     buffers = load_all(source, **options)
-    with Paused():
-        return {name: asarray(buffer) for name, buffer in buffers.items()}
+    return _hoist.uncollected(lambda: {name: asarray(buffer) for name, buffer in buffers.items()})
 
 
 def load_into(arrays, source, **options):

@@ -6,9 +6,8 @@ import collections
 import torch
 
 from . import refit
-from ._hoist import Buffer
+from ._hoist import Buffer, uncollected
 from .checkpoint import Checkpoint
-from .collector import Paused
 from .errors import FormatError, InvalidError
 from .groups import group_of
 from .load import load, load_all, load_as
@@ -72,6 +71,10 @@ def _tensors(running, target, names):
             for name, found in running._capsules(target, names, _AS_BITS).items()}
 
 
+def _of_all(function, buffers):
+    return {name: function(buffer) for name, buffer in buffers.items()}
+
+
 def load_file(source, device=None, **options):
     """Loads all tensors.
 
@@ -106,10 +109,9 @@ def load_file(source, device=None, **options):
             and options.get("map") != "readonly":
         return load_as(_tensors, source, **options)
     found = load_all(source, spec, **options)
-    with Paused():
-        if isinstance(found, list):
-            return [{name: tensor(b) for name, b in buffers.items()} for buffers in found]
-        return {name: tensor(b) for name, b in found.items()}
+    if isinstance(found, list):
+        return [uncollected(_of_all, tensor, buffers) for buffers in found]
+    return uncollected(_of_all, tensor, found)
 
 
 def as_buffer(array):

@@ -80,10 +80,10 @@ static hoist_buffer **take_buffers(PyObject *list, Py_ssize_t n)
 	return ret;
 }
 
-static void use_all(PyObject *list, Py_ssize_t n, int change)
+void hoist_py_use_all(PyObject *buffers, int change)
 {
-	for (Py_ssize_t i = 0; i < n; i++)
-		atomic_fetch_add(&((hoist_py_buffer_object *)PyList_GetItem(list, i))->n_uses,
+	for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++)
+		atomic_fetch_add(&((hoist_py_buffer_object *)PyList_GetItem(buffers, i))->n_uses,
 				 change);
 }
 
@@ -100,11 +100,11 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 	hoist_buffer **to = take_buffers(dsts, n);
 	hoist_buffer **from = to == NULL ? NULL : take_buffers(srcs, n);
 	if (from != NULL) {
-		use_all(dsts, n, 1);
-		use_all(srcs, n, 1);
+		hoist_py_use_all(dsts, 1);
+		hoist_py_use_all(srcs, 1);
 		HOIST_PY_WAITING(err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
-		use_all(dsts, n, -1);
-		use_all(srcs, n, -1);
+		hoist_py_use_all(dsts, -1);
+		hoist_py_use_all(srcs, -1);
 		ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 	}
 	free(to);

@@ -224,12 +224,12 @@ int hoist_py_check_unused(PyObject *self)
  * GIL. Returns: 0; a code of hoist's. */
 static int close_for_all_threads(hoist_buffer *buffer, hoist_stream *stream)
 {
-	hoist_buffer *view;
+	hoist_buffer *view = NULL;
 	int err = stream != NULL ? hoist_buffer_free_on(buffer, stream) : 0;
-	if (err == 0)
-		err = hoist_buffer_read_only(buffer, &view);
 	if (err < 0)
 		return err;
+	/* Without memory for a view, the GIL is held while the storage goes back. */
+	(void)hoist_buffer_read_only(buffer, &view);
 	(void)hoist_buffer_close(buffer, NULL);
 	HOIST_PY_WAITING(hoist_buffer_unref(view));
 	return 0;
@@ -243,10 +243,10 @@ static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:close", names, &on) ||
 	    hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
-	if (hoist_buffer_is_closed(self_of(self)->buffer))
-		Py_RETURN_NONE;
 	if (hoist_py_check_unused(self) < 0)
 		return NULL;
+	if (hoist_buffer_is_closed(self_of(self)->buffer))
+		Py_RETURN_NONE;
 	int err = close_for_all_threads(self_of(self)->buffer, stream);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }

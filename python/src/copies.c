@@ -95,8 +95,11 @@ static PyObject *fork_list(PyObject *list, int copies)
 		if (from[i] == NULL)
 			Py_CLEAR(ret);
 	}
-	if (ret != NULL)
+	if (ret != NULL) {
+		hoist_py_use_all(list, 1);
 		HOIST_PY_WAITING(err = hoist_buffer_fork((size_t)n, from, copies, to));
+		hoist_py_use_all(list, -1);
+	}
 	if (err < 0) {
 		Py_CLEAR(ret);
 		hoist_py_fail(err);
@@ -140,14 +143,15 @@ PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$Opp:copy_from", names, &source, &on,
 					 &contiguous, &nbytes))
 		return NULL;
-	hoist_buffer *from = hoist_py_buffer_arg(source);
-	if (from == NULL || hoist_py_stream_arg(on, &stream) < 0)
+	if (hoist_py_buffer_arg(source) == NULL || hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
 	unsigned flags = (contiguous ? HOIST_COPY_CONTIGUOUS : 0) | (nbytes ? HOIST_COPY_BYTES : 0);
 	if (stream == NULL &&
 	    (hoist_py_await_buffer(self) < 0 || hoist_py_await_buffer(source) < 0))
 		return NULL;
 	atomic_fetch_add(&self_of(source)->n_uses, 1);
+	/* Looked at after the waits, in which other threads may have closed or grown it. */
+	hoist_buffer *from = self_of(source)->buffer;
 	HOIST_PY_USING(o, err = hoist_buffer_copy_with(o->buffer, from, stream, flags));
 	atomic_fetch_sub(&self_of(source)->n_uses, 1);
 	return none_or_fail(err);

@@ -64,7 +64,8 @@ static int lay_out(hoist_buffer *buffer, Py_buffer *view, int flags)
 	return 0;
 }
 
-int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
+/* hoist_py_getbuffer() while n_uses says that the buffer is used. */
+static int fill_view(PyObject *self, Py_buffer *view, int flags)
 {
 	object *o = (object *)self;
 	hoist_buffer_info info = {.size = sizeof info};
@@ -116,8 +117,16 @@ int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		return -1;
 	}
 	view->obj = Py_NewRef(self);
-	atomic_fetch_add(&o->n_uses, 1);
 	return 0;
+}
+
+int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+	atomic_fetch_add(&((object *)self)->n_uses, 1);
+	int err = fill_view(self, view, flags);
+	if (err < 0)
+		atomic_fetch_sub(&((object *)self)->n_uses, 1);
+	return err;
 }
 
 void hoist_py_releasebuffer(PyObject *self, Py_buffer *view)

@@ -228,8 +228,7 @@ static PyObject *flag_queue_wait(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
 	{"signal", flag_signal, METH_O, signal_doc},
-	{"reset", flag_reset, METH_NOARGS,
-	 "reset($self, /)\n--\n\nSets the number to 0."},
+	{"reset", flag_reset, METH_NOARGS, "reset($self, /)\n--\n\nSets the number to 0."},
 	{"load", flag_load, METH_NOARGS, "load($self, /)\n--\n\nThe number, an int."},
 	{"_queue_wait", flag_queue_wait, METH_VARARGS, NULL},
 	{"_abandon_all", abandon_all, METH_NOARGS | METH_STATIC, NULL},

@@ -39,7 +39,11 @@ static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 	PyObject *self = checkpoint == NULL ? NULL : allocate(type, 0);
 	if (self != NULL) {
 		hoist_py_checkpoint_use(o.checkpoint, 1);
+		if (o.buffers != NULL)
+			hoist_py_use_all(o.buffers, 1);
 		HOIST_PY_WAITING(err = start(&o, checkpoint, &load));
+		if (o.buffers != NULL)
+			hoist_py_use_all(o.buffers, -1);
 		hoist_py_checkpoint_use(o.checkpoint, -1);
 		if (err < 0) {
 			hoist_py_fail(err);

@@ -291,9 +291,10 @@ static PyObject *memory_grow(PyObject *self, PyObject *args)
 	hoist_buffer *closed = closed_for_ever(hoist_buffer_device(buffer));
 	if (closed == NULL)
 		return NULL;
-	((hoist_py_buffer_object *)object)->buffer = closed;
-	HOIST_PY_WAITING(err = hoist_buffer_grow(buffer, 1, &shape, &ret));
-	((hoist_py_buffer_object *)object)->buffer = buffer;
+	hoist_py_buffer_object *o = (hoist_py_buffer_object *)object;
+	o->buffer = closed;
+	HOIST_PY_USING(o, err = hoist_buffer_grow(buffer, 1, &shape, &ret));
+	o->buffer = buffer;
 	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(ret);
 }
 

@@ -254,6 +254,8 @@ hoist_buffer *hoist_py_open_buffer(PyObject *self);
 /* Is neither a call without the GIL nor a view of the buffer protocol at work with the buffer?
  * Returns: 0; -1 with BufferError. */
 int hoist_py_check_unused(PyObject *self);
+/* Adds @change to the uses of all Buffers of a list: 1 before a call without the GIL, -1 behind. */
+void hoist_py_use_all(PyObject *buffers, int change);
 
 /* The object of a view of @self's buffer: of @self's class.  *@view is taken, even if it fails. */
 PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view);

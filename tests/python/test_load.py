@@ -171,6 +171,20 @@ class Loads(WithModel):
             load.wait()
         self.assertRaises(hoist.errors.ClosedError, lambda: load["ids"])
 
+    def test_threads_iterate_one_load(self):
+        """Each tensor goes to one of them, and all of them end."""
+        for _ in range(20):
+            got = []
+            with hoist.load(self.path) as load:
+                threads = [threading.Thread(target=lambda: got.extend(load)) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(60)
+                    self.assertFalse(thread.is_alive())
+            self.check(dict(got))
+            self.assertEqual(len(got), len(self.bytes))
+
     def test_the_collector_stays_as_it_was(self):
         seen = []
         with hoist.open(self.path) as checkpoint:

@@ -7,8 +7,8 @@ import json
 import operator
 import os
 
+from .._hoist import uncollected
 from ..checkpoint import Checkpoint
-from ..collector import Paused
 from ..load import load_all
 from .files import SafetensorError, code_of, errors
 
@@ -68,8 +68,7 @@ class _Numpy:
     def load(self, checkpoint, tensors=None):
         """{name: array}"""
         loaded = load_all(checkpoint, tensors=tensors)
-        with Paused():
-            return {name: self._asarray(buffer) for name, buffer in loaded.items()}
+        return uncollected(lambda: {name: self._asarray(buffer) for name, buffer in loaded.items()})
 
     def part(self, buffer, index):
         """The elements of a mapped buffer that `index` selects, by the package's rules."""

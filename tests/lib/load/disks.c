@@ -293,7 +293,8 @@ static void the_other_goes_on(void)
 		start_watching();
 		hold(1u << stalled, i / 8 != 0);
 		OK(hoist_load_start(checkpoint, &o, &load));
-		while (arrived(load, &total) < total / 2 || atomic_load(&n_waiting) == 0)
+		while (arrived(load, &total) < total &&
+		       (arrived(load, &total) < total / 2 || atomic_load(&n_waiting) == 0))
 			(void)usleep(1000);
 		CHECK(arrived(load, &total) < total);
 		hold(0, false);
