@@ -289,7 +289,9 @@ if place processes user=$alone nproc=1; then
 	done
 	program "$@" --may 'streams=ulimit -u' --may device=OUT_OF_MEMORY --may streams=OUT_OF_MEMORY
 fi
-if place few-processes user=$alone nproc=3; then
+# Two threads are enough.  The kernel counts three more while it takes those that have ended apart: a
+# stream's of the emulator, which nobody joins, and workers of io_uring.
+if place few-processes user=$alone nproc=6; then
 	does load -v --device cuda:0 "$all"
 	digests --io cached --device cuda:0
 	copies
