@@ -73,8 +73,8 @@
  * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
  * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
  * first cell that one of them lacks.  All earlier slots are free, so the cell's reader has a slot,
- * and so has each member on the cell's way.  If views differ, an ask
- * for other blocks frees the slot at once; if paces differ, patience ends.
+ * and so has each member on the cell's way.  If views differ, an ask for other blocks frees the slot
+ * at once; if paces differ, patience ends.
  *
  * Invariants: a cell is in one slot at most.  A slot is written to only while READING, ASKED or
  * LEAVING, and constant while HERE.  Sends of a slot end before the slot is FREE.

@@ -11,7 +11,7 @@ import numpy
 from . import _hoist
 from .buffer import tell_numpy
 from .errors import ReadOnlyError
-from .load import load, load_all
+from .load import load, load_all, of_all
 from .save import save
 
 
@@ -129,8 +129,7 @@ def load_file(source, **options):
             raise TypeError(f"arrays are on the host: load_file() has no option {name!r}")
     if not options.get("drop_cache"):
         options.setdefault("io", "adaptive")
-    buffers = load_all(source, **options)
-    return _hoist.uncollected(lambda: {name: asarray(buffer) for name, buffer in buffers.items()})
+    return of_all(asarray, load_all(source, **options))
 
 
 def load_into(arrays, source, **options):

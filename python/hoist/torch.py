@@ -6,11 +6,11 @@ import collections
 import torch
 
 from . import refit
-from ._hoist import Buffer, uncollected
+from ._hoist import Buffer
 from .checkpoint import Checkpoint
 from .errors import FormatError, InvalidError
 from .groups import group_of
-from .load import load, load_all, load_as
+from .load import load, load_all, load_as, of_all
 from .options import Options, Target, slices_of
 from .save import save
 
@@ -71,10 +71,6 @@ def _tensors(running, target, names):
             for name, found in running._capsules(target, names, _AS_BITS).items()}
 
 
-def _of_all(function, buffers):
-    return {name: function(buffer) for name, buffer in buffers.items()}
-
-
 def load_file(source, device=None, **options):
     """Loads all tensors.
 
@@ -110,8 +106,8 @@ def load_file(source, device=None, **options):
         return load_as(_tensors, source, **options)
     found = load_all(source, spec, **options)
     if isinstance(found, list):
-        return [uncollected(_of_all, tensor, buffers) for buffers in found]
-    return uncollected(_of_all, tensor, found)
+        return [of_all(tensor, buffers) for buffers in found]
+    return of_all(tensor, found)
 
 
 def as_buffer(array):

@@ -7,9 +7,8 @@ import json
 import operator
 import os
 
-from .._hoist import uncollected
 from ..checkpoint import Checkpoint
-from ..load import load_all
+from ..load import load_all, of_all
 from .files import SafetensorError, code_of, errors
 
 _FRAMEWORKS = {"pt": "pt", "torch": "pt", "pytorch": "pt", "np": "np", "numpy": "np"}
@@ -67,8 +66,7 @@ class _Numpy:
 
     def load(self, checkpoint, tensors=None):
         """{name: array}"""
-        loaded = load_all(checkpoint, tensors=tensors)
-        return uncollected(lambda: {name: self._asarray(buffer) for name, buffer in loaded.items()})
+        return of_all(self._asarray, load_all(checkpoint, tensors=tensors))
 
     def part(self, buffer, index):
         """The elements of a mapped buffer that `index` selects, by the package's rules."""
@@ -102,8 +100,7 @@ class _Torch:
         """{name: tensor}"""
         if self._spec is not None:
             self._torch.empty(0, device=self._device)  # torch's own words, where it has no device
-            loaded = load_all(checkpoint, self._spec, tensors=tensors)
-            return {name: self._tensor(buffer) for name, buffer in loaded.items()}
+            return of_all(self._tensor, load_all(checkpoint, self._spec, tensors=tensors))
         io = "adaptive" if self._maps else "auto"
         loaded = self._load_file(checkpoint, tensors=tensors, io=io)
         return loaded if not self.is_device else \
