@@ -51,14 +51,11 @@ void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm
 	hoist__swarm_note_expected(s, slot, &way);
 }
 
-/* Does the member ask for blocks that the slot has not?  Then it has another view of the cell's
- * way, and will not ask for those that the slot has.  An ask that is no last resort is refused at
- * once (fate_of()). */
-static bool asks_for_others(const struct hoist__swarm_member *member,
-			    const struct hoist__swarm_slot *slot)
+bool hoist__swarm_asks_for_others(const struct hoist__swarm_member *member,
+				  const struct hoist__swarm_slot *slot)
 {
 	for (unsigned i = 0; i < member->n_asks; i++)
-		if (member->asks[i].cell == slot->cell &&
+		if (member->asks[i].cell == slot->cell && member->asks[i].last_resort &&
 		    !hoist__blocks_within(member->asks[i].blocks, slot->blocks))
 			return true;
 	return false;
@@ -71,7 +68,7 @@ static bool is_expected(const struct hoist__swarm *s, const struct hoist__swarm_
 	return hoist__member_set_has(&slot->expect, m) &&
 	       !hoist__member_set_has(&slot->served, m) && s->members[m].here &&
 	       !hoist__swarm_is_done(s, m, slot->cell) && !hoist__swarm_is_slow(s, m, now) &&
-	       !asks_for_others(&s->members[m], slot);
+	       !hoist__swarm_asks_for_others(&s->members[m], slot);
 }
 
 /* --- asks of others --- */

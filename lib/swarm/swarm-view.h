@@ -143,6 +143,12 @@ void hoist__swarm_note_expected(const struct hoist__swarm *swarm, struct hoist__
 void hoist__swarm_look_at_view(const struct hoist__swarm *swarm, struct hoist__swarm_slot *slot,
 			       uint64_t now);
 
+/* Does the member ask, as the last resort, for blocks that the slot has not?  Then it has another
+ * view of the cell's way, and will not ask for those that the slot has.  An ask that is no last
+ * resort is refused at once. */
+bool hoist__swarm_asks_for_others(const struct hoist__swarm_member *member,
+				  const struct hoist__swarm_slot *slot);
+
 /* Answers one ask: refuses one, else sends the cell that comes first in this member's pace.
  * False: no ask can be answered now. */
 bool hoist__swarm_answer(struct hoist__swarm *swarm, uint64_t now, struct hoist__swarm_act *ret);

@@ -122,17 +122,12 @@ static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, u
 }
 
 /* Decides where the bytes of a CHOSEN slot come from. */
-/* Does a member ask, as the last resort, for blocks that the slot will not have? */
-static bool is_asked_for_more(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot)
+static bool is_asked_for_others(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot)
 {
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
-		for (unsigned i = 0; i < s->members[m].n_asks; i++) {
-			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
-			if (ask->cell == slot->cell && ask->last_resort &&
-			    !hoist__blocks_within(ask->blocks, slot->blocks))
-				return true;
-		}
-	return false;
+	bool found = false;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !found; m++)
+		found = hoist__swarm_asks_for_others(&s->members[m], slot);
+	return found;
 }
 
 static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
@@ -152,7 +147,7 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 		hoist__swarm_blocks_at(s, &way, slot->cell, place, slot->blocks);
 	/* Others have the blocks of the way alone: who wants more gets them by a read. */
 	bool reader = place == 0 || place == HOIST__SWARM_NOBODY ||
-		      (may_read && is_asked_for_more(s, slot));
+		      (may_read && is_asked_for_others(s, slot));
 	for (unsigned i = reader || slot->resort ? 0 : place; i > 0;) {
 		i = way.before[i];
 		unsigned m = way.members[i];
