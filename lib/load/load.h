@@ -4,7 +4,6 @@
  *   load.c           the object: start, drive, wait, cancel, end
  *   load-target.c    targets: what is asked for, devices, streams, wants
  *   load-memory.c    the memory of the lots on each target
- *   load-adaptive.c  hot ranges that are mapped, in a load that reads the rest
  *   load-mapped.c    maps in place of devices, streams and memory (checkpoint-map.h)
  *   load-result.c    the results: buffers, figures, reasons
  *   load-next.c      tensors that are given while the load runs (give.h)
@@ -329,18 +328,6 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 bool hoist__load_has_given_all(struct hoist_load *load);
 
 /* --- maps --- */
-
-/* True if the load was asked to be adaptive, and hot ranges can be mapped in its destination; else
- * the load reads as HOIST_IO_AUTO does. */
-bool hoist__adaptive_suits(const struct hoist_load *load, const struct hoist__load_asked *asked);
-
-/* Finds the hot ranges, and splits the plan's extents there.  Pre: the load suits.
- * Returns: 0; -ENOMEM. */
-int hoist__adaptive_find(struct hoist_load *load);
-
-/* Makes the only lot as a patchwork.  Pre: n_maps > 0, which then counts the maps that were made.
- * Returns: 0; -ENOMEM. */
-int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **ret);
 
 /* Returns: 0; -ENOTSUP, -EINVAL for options that exclude maps. */
 int hoist__mapped_check(const struct hoist_load *load);
