@@ -197,6 +197,7 @@ void hoist__load_free(struct hoist_load *load)
 	free(load->lots);
 	free(load->files);
 	free(load->boxes);
+	free(load->reached);
 	free(load->flights);
 	free(load->requests);
 	free(load->rows);
