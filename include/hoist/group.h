@@ -31,8 +31,10 @@
  * their own: a rank that waits for bytes of another's would wait for the timeout.
  *
  * Groups of one machine ("shm:").  Bytes for all are put into memory that all share, by the rank that
- * reads them, and the others copy them from there.  Ranks that run on the NUMA node of a file's
- * disk, and on no other (numactl -N), read all that is divided of that file, if there are any.
+ * reads them, and the others copy them from there; so do CUDA devices themselves, where they get bytes
+ * as they are in the file.  Ranks on the NUMA node of a file's disk read all that is divided of that
+ * file, if there are any.  A rank is on the node on which alone it may run (numactl -N); one that may
+ * run on several is on that of the first device of its load.
  * Where long parts of several ranks meet, the blocks of 4 KiB at their seams may be read twice: one
  * block of 64 at most.
  *

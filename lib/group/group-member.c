@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/log.h"
+#include "lib/device/device.h"
 #include "lib/group/group.h"
 #include "numa/processors.h"
 #include "numa/topology.h"
@@ -19,8 +20,15 @@
 
 /* --- begin --- */
 
-/* The node of all processors that this rank may use; -1: they are of several, or unknown. */
-static int node_of_rank(const struct hoist__topology *topology)
+/* The node of the device that the rank stages for; -1: it has none, or the node is not known. */
+static int node_of_device(const struct hoist_load *load)
+{
+	return load->n_streams > 0 ? hoist__device_node(hoist__load_staging_device(load)) : -1;
+}
+
+/* The node of all processors that this rank may use.  If they are of several, that of its
+ * device. */
+static int node_of_rank(const struct hoist__topology *topology, const struct hoist_load *load)
 {
 	cpu_set_t set;
 	int found = -1;
@@ -31,7 +39,7 @@ static int node_of_rank(const struct hoist__topology *topology)
 		for (size_t c = 0; c < node->n_cpus; c++)
 			any = any || CPU_ISSET((size_t)node->cpus[c], &set);
 		if (any && found >= 0)
-			return -1;
+			return node_of_device(load);
 		found = any ? node->id : found;
 	}
 	return found;
@@ -39,12 +47,13 @@ static int node_of_rank(const struct hoist__topology *topology)
 
 /* Says which files lie on a disk of this rank's node.  Where that is not known, all ranks are
  * alike. */
-static void find_near(struct hoist__member *member, const struct hoist_checkpoint *checkpoint)
+static void find_near(struct hoist__member *member, const struct hoist_load *load)
 {
+	const struct hoist_checkpoint *checkpoint = load->checkpoint;
 	struct hoist__topology *topology = NULL;
 	if (hoist__topology_load("/sys", &topology) < 0)
 		return;
-	int node = topology->n_nodes > 1 ? node_of_rank(topology) : -1;
+	int node = topology->n_nodes > 1 ? node_of_rank(topology, load) : -1;
 	for (size_t f = 0; node >= 0 && f < checkpoint->n_files; f++)
 		if (hoist__topology_block_node(topology, "/sys", checkpoint->files[f].file->dev) ==
 		    node)
@@ -92,7 +101,7 @@ static int open_transport(struct hoist__member *member, struct hoist_load *load)
 	};
 	int err = hoist__cells_make(&member->cells, load, HOIST__GROUP_SLOTS);
 	if (err == 0)
-		find_near(member, load->checkpoint);
+		find_near(member, load);
 	if (err == 0)
 		err = identify(load->checkpoint, options.identity);
 	options.wants = member->cells.wants;

@@ -12,10 +12,11 @@ command -v mkfs.ext4 >/dev/null || {
 }
 echo "form=$form" | cat - "$here/four-guest.sh" >"$TMPDIR/script"
 cd "$TMPDIR"
-truncate -s 128M n1
+truncate -s 128M n1 n2
 mkfs.ext4 -q n1
+mkfs.ext4 -q n2
 # A device lies where the emulated cuda:0 says that it is: on bus 0xa1, here of node 2.
-exec "$here/boot" --nodes 4 --memory 256 --limit 900 --disk 1:n1 \
+exec "$here/boot" --nodes 4 --memory 256 --limit 900 --disk 1:n1 --disk 2:n2 \
 	--qemu '-device pxb-pcie,id=gpu,bus_nr=160,numa_node=2,bus=pcie.0
 		-device pcie-root-port,id=gpu-port,bus=gpu,chassis=90,slot=90
 		-device virtio-rng-pci,bus=gpu-port' \

@@ -341,21 +341,49 @@ static void a_rank(int rank)
 	hoist_checkpoint_close(checkpoint);
 }
 
-static void ranks_are_near(int unused)
+/* A rank that may run everywhere is where its device is: the disk is on that node, too. */
+static void a_rank_of_a_device(int rank)
+{
+	char name[40];
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	(void)snprintf(name, sizeof name, "shm:devices-%d", (int)getppid());
+	const hoist_group group = {
+		.size = sizeof group, .name = name, .rank = (unsigned)rank, .n_ranks = 2};
+	OK(sched_setaffinity(0, sizeof everywhere, &everywhere));
+	OK(hoist_checkpoint_open(checkpoint_path(), 0, &checkpoint));
+	hoist_device *device = support_device(rank == 0 ? "cpu" : "cuda:0");
+	const hoist_load_options options = {.size = sizeof options, .device = device};
+	OK(hoist_group_load(&group, checkpoint, &options, &load));
+	OK(hoist_load_wait(load));
+	const hoist_load_report report = support_report(load);
+	uint64_t read = report.direct_bytes + report.cached_bytes;
+	printf("figure: loads.near.%d ranks on all nodes, the second with cuda:0, on whose node "
+	       "the "
+	       "disk is: this one read %d %% of the file\n",
+	       rank, (int)((100 * read + report.bytes / 2) / report.bytes));
+	CHECK(rank == 1 ? read >= report.bytes : read == 0);
+	support_compare(checkpoint, load);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	hoist_device_unref(device);
+}
+
+static void ranks_are_near(int n_ranks)
 {
 	pid_t children[N_NODES];
-	(void)unused;
+	void (*const a_rank_of)(int rank) = n_ranks == 2 ? a_rank_of_a_device : a_rank;
 	make_cold();
-	for (int rank = 0; rank < N_NODES; rank++) {
+	for (int rank = 0; rank < n_ranks; rank++) {
 		children[rank] = fork();
 		CHECK(children[rank] >= 0);
 		if (children[rank] == 0) {
-			a_rank(rank);
+			a_rank_of(rank);
 			(void)fflush(NULL);
 			_exit(0);
 		}
 	}
-	for (int rank = 0; rank < N_NODES; rank++) {
+	for (int rank = 0; rank < n_ranks; rank++) {
 		int status = 0;
 		CHECK(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
 	}
@@ -370,6 +398,12 @@ int main(int argc, char **argv)
 	for (size_t t = 0; t < N_TENSORS; t++)
 		sizes[t] = TENSOR_BYTES;
 	support_write("m.safetensors", 0, N_TENSORS, sizes, 0);
+	if (argc > 1 && strcmp(argv[1], "devices") == 0) {
+		support_emulate("cuda:1");
+		in_child(ranks_are_near, 2);
+		support_cleanup();
+		return 0;
+	}
 	for (int node = 0; node < N_NODES; node++)
 		in_child(host_memory_is_near, node);
 	in_child(wished_memory_is_there, 0);
@@ -377,7 +411,7 @@ int main(int argc, char **argv)
 	in_child(slots_of_a_load, 3);
 	in_child(slots_of_a_save, 0);
 	in_child(an_image, 1);
-	in_child(ranks_are_near, 0);
+	in_child(ranks_are_near, N_NODES);
 	support_cleanup();
 	return 0;
 }
