@@ -25,6 +25,24 @@
 
 _Static_assert(sizeof(struct hoist__shm_header) <= HOIST__SHM_HEADER_BYTES, "there is room");
 
+static size_t wants_bytes(const struct hoist__transport *t)
+{
+	return (size_t)hoist__round_up(hoist__wants_words(t->options.n_cells) * sizeof(uint64_t),
+				       HOIST__BLOCK_BYTES);
+}
+
+/* The place of the first slot in a rank's memory. */
+static size_t slots_at(const struct hoist__transport *t)
+{
+	return (size_t)hoist__round_up(HOIST__SHM_HEADER_BYTES + wants_bytes(t), HOIST__CELL_BYTES);
+}
+
+static unsigned char *slot_of(const struct hoist__transport *t, unsigned rank, uint32_t ordinal)
+{
+	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) + slots_at(t) +
+	       ordinal % HOIST__GROUP_SLOTS * HOIST__CELL_BYTES;
+}
+
 void hoist__shm_ring(const struct hoist__transport *t, unsigned rank)
 {
 	const uint64_t one = 1;
@@ -221,12 +239,14 @@ static void shm_close(struct hoist__transport *t)
 	if (t == NULL)
 		return;
 	shm_stop(t);
-	hoist__shm_unpin(t);
 	for (unsigned r = 0; r < HOIST__GROUP_RANKS; r++) {
 		struct hoist__shm_peer *peer = &t->peers[r];
 		hoist__shm_hang_up(peer);
 		if (peer->bell >= 0)
 			(void)close(peer->bell);
+		for (unsigned s = 0; s < HOIST__GROUP_SLOTS; s++)
+			if (peer->pinned[s])
+				hoist__cell_unpin(&t->pins, slot_of(t, r, s), &peer->pinned[s]);
 		hoist__shared_close(peer->shared);
 	}
 	pthread_cond_destroy(&t->changed);
@@ -249,7 +269,7 @@ static int make_own(struct hoist__transport *t)
 {
 	struct hoist__shm_peer *own = &t->peers[t->options.rank];
 	int fd = -1;
-	t->bytes = hoist__shm_slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
+	t->bytes = slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
 	int err = hoist__shared_create(t->bytes, &own->shared);
 	if (err == 0)
 		err = hoist__shared_export(own->shared, true, &fd);
@@ -356,7 +376,7 @@ static int populate_slot(unsigned char *slot)
 static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t before,
 		    unsigned char **ret)
 {
-	unsigned char *slot = hoist__shm_slot(t, t->options.rank, ordinal);
+	unsigned char *slot = slot_of(t, t->options.rank, ordinal);
 	bool first = ordinal < HOIST__GROUP_SLOTS;
 	if (!first && !released(t, ordinal, before)) {
 		wait_for_ring(t);
@@ -387,7 +407,16 @@ static const unsigned char *shm_arrived(const struct hoist__transport *t, unsign
 		wait_for_ring(t);
 		there = atomic_load(published) == ordinal + 1;
 	}
-	return there ? hoist__shm_slot(t, owner, ordinal) : NULL;
+	return there ? slot_of(t, owner, ordinal) : NULL;
+}
+
+static unsigned char *shm_reach(struct hoist__transport *t, struct hoist__dev *dev, unsigned owner,
+				uint32_t ordinal)
+{
+	bool *pinned = &t->peers[owner].pinned[ordinal % HOIST__GROUP_SLOTS];
+	unsigned char *slot = slot_of(t, owner, ordinal);
+	bool read_only = owner != t->options.rank;
+	return hoist__cell_pin(&t->pins, dev, slot, read_only, pinned) ? slot : NULL;
 }
 
 static void shm_release(struct hoist__transport *t, unsigned owner, uint32_t ordinal)
@@ -430,7 +459,7 @@ const struct hoist__transport_ops hoist__transport_shm = {
 	.slot = shm_slot,
 	.publish = shm_publish,
 	.arrived = shm_arrived,
-	.reach = hoist__shm_reach,
+	.reach = shm_reach,
 	.release = shm_release,
 	.check = shm_check,
 	.finish = shm_finish,

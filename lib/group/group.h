@@ -11,7 +11,7 @@
  * A group's load is an ordinary load in each rank.  Chunks of cells that no other rank wants are
  * read as ever.  All other bytes are foreign, those of the rank's own cells too: they are copied
  * out of the slots of the cell's owner; or devices copy them from there, if the slots can be
- * registered with their driver (group-shm-pin.c).
+ * registered with their driver (cell-pin.h).
  *
  *     begin    walk the chunks: wants, and how many chunks touch each cell (`cells.touches`)
  *              meet the others; all compute the same owners; the feeder starts
