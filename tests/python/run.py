@@ -58,7 +58,8 @@ def run_file(name):
         said = f"{name}: the interpreter ended with status {run.returncode}\n"
         end = "\n".join(run.stdout.splitlines()[-40:])
         return f"{run.stdout}\n{said}", f"FAILED: {said}{end}\n", (1, 1, 0)
-    output, _, said = output.rpartition(SAID + "\n")
+    output, _, said = output.rpartition(SAID)
+    said = said.strip("\n") + "\n" if said else ""
     return f"{output}{name}: {time.monotonic() - begun:.1f} s\n", said, tuple(map(int, words[1:]))
 
 

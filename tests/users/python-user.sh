@@ -83,11 +83,11 @@ lines, left = 0, 0  # that run; that torch would be needed for
 # The job of a launcher is this process alone.
 os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", HOIST_GROUP_PORT=str(20000 + os.getpid() % 12000))
 for block in blocks:
-    n = block.count("\n")
+    whole = block.count("\n")
     if not has_torch:
         block = "" if 'framework="pt"' in block else \
             "".join(line for line in block.splitlines(True) if "hoist.torch" not in line)
-    left += n - block.count("\n")
+    left += whole - block.count("\n")
     if not block:
         continue
     # torch has no stand-in for a device.
