@@ -179,6 +179,9 @@ class BuildWithLibrary(build_ext):
         return os.path.join(*fullname.split(".")) + ".abi3.so"
 
     def build_extension(self, ext):
+        if FREE_THREADED and sys.version_info < (3, 14):
+            sys.exit("error: free-threaded CPython before 3.14 lacks functions that hoist needs\n"
+                     "  remedy: a free-threaded CPython from 3.14 on, or this release with the GIL")
         given = os.environ.get("HOIST_BUILD")
         temp = os.path.abspath(self.build_temp)
         build = os.path.abspath(given) if given else os.path.join(temp, "libhoist")

@@ -233,6 +233,7 @@ static PyObject *digest(PyObject *self, PyObject *args)
 /* (bytes of 16 for each tensor, all in one): keeps digests beside the files. */
 static PyObject *keep_digests(PyObject *self, PyObject *digests)
 {
+	HOIST_PY_LOCK(self);
 	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	char *bytes = NULL;
 	Py_ssize_t n = 0;
@@ -270,6 +271,7 @@ static PyObject *files(PyObject *self, PyObject *none)
 /* (class that inherits from tuple): a list of what was left out. */
 static PyObject *skipped(PyObject *self, PyObject *class)
 {
+	HOIST_PY_LOCK(self);
 	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	if (checkpoint == NULL)
 		return NULL;

@@ -124,13 +124,14 @@ static PyObject *save_add(PyObject *self, PyObject *args)
 	hoist_buffer *view = NULL;
 	if (!PyArg_ParseTuple(args, "sO:_add", &name, &source))
 		return NULL;
-	hoist_buffer *buffer =
-		hoist_py_buffer_arg(source) == NULL ? NULL : hoist_py_open_buffer(source);
-	if (buffer == NULL)
+	if (hoist_py_buffer_arg(source) == NULL)
 		return NULL;
 	hoist_py_use_buffer(source, 1);
-	int err = hoist_buffer_slice(hoist_py_buffer_arg(source), 0, NULL, &view);
+	hoist_buffer *buffer = hoist_py_open_buffer(source);
+	int err = buffer == NULL ? 0 : hoist_buffer_slice(buffer, 0, NULL, &view);
 	hoist_py_use_buffer(source, -1);
+	if (buffer == NULL)
+		return NULL;
 	return err < 0 ? hoist_py_fail(err) : add(self, name, view, source);
 }
 

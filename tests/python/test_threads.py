@@ -280,6 +280,7 @@ class Together(files.WithModel):
                 lambda b: hoist.Buffer.fork([b])[0].tobytes() == bytes(64),
                 lambda b: hoist._hoist.copy_batch([hoist.Buffer("i32", (8, 2))], [b]) is None,
                 lambda b: hoist.load_all(self.path, into={"bytes": hoist.Buffer("u8", (99999,))}) is not None,
+                lambda b: hoist.save({"a": b}, os.path.join(self.folder.name, "b.npy"), sync=False).wait(),
                 lambda b: b.to("cuda:0").tobytes() == bytes(64), lambda b: b.is_aligned() in (True, False)]
         together, done = self.team(4), 0
         for number in range(TIMES):
