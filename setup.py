@@ -3,7 +3,8 @@
 
 What lies in the package, and is found from there wherever the package is installed:
 
-   hoist/_hoist.abi3.so       the extension, for every CPython from 3.11 on
+   hoist/_hoist.abi3.so       the extension, for every CPython from 3.11 on; for a free-threaded one,
+                              which has no stable ABI: _hoist.cpython-314t-*.so, for this release alone
    hoist/lib/libhoist.so.0    with liburing inside, where the machine has the archive liburing.a
    hoist/lib/hoist            the stand-in drivers
    hoist/lib/pkgconfig        hoist.pc, for programs in C that use this library
@@ -28,6 +29,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 TOP = os.path.dirname(os.path.abspath(__file__))
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # The folders that the package needs: no tests, no examples.
 FOLDERS = "SUBDIRS=base net device numa alloc format io lib emulator cli bench tools"
 COMMANDS = {"make": "make", "pkg-config": "pkg-config"}
@@ -172,9 +174,14 @@ class BuildWithLibrary(build_ext):
 
     def get_ext_filename(self, fullname):
         """Not the interpreter's own suffix: that of 3.15 is one that older ones do not find."""
+        if FREE_THREADED:
+            return super().get_ext_filename(fullname)
         return os.path.join(*fullname.split(".")) + ".abi3.so"
 
     def build_extension(self, ext):
+        if FREE_THREADED and sys.version_info < (3, 14):
+            sys.exit("error: free-threaded CPython before 3.14 lacks functions that hoist needs\n"
+                     "  remedy: a free-threaded CPython from 3.14 on, or this release with the GIL")
         given = os.environ.get("HOIST_BUILD")
         temp = os.path.abspath(self.build_temp)
         build = os.path.abspath(given) if given else os.path.join(temp, "libhoist")
@@ -226,13 +233,14 @@ setup(
         "hoist._hoist",
         sources=sorted(glob.glob("python/src/*.c")),
         depends=glob.glob("python/src/*.h"),
-        define_macros=[("Py_LIMITED_API", "0x030b0000")],
-        py_limited_api=True,
+        define_macros=[] if FREE_THREADED else [("Py_LIMITED_API", "0x030b0000")],
+        py_limited_api=not FREE_THREADED,
         libraries=["hoist"],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden"],
         extra_link_args=["-Wl,-rpath,$ORIGIN/lib"],
     )],
     cmdclass={"build_ext": BuildWithLibrary, "build_py": BuildFresh, "sdist": SourceArchive},
-    options={"build": {"build_base": "build/python"}, "bdist_wheel": {"py_limited_api": "cp311"}},
+    options={"build": {"build_base": "build/python"},
+             "bdist_wheel": {} if FREE_THREADED else {"py_limited_api": "cp311"}},
     zip_safe=False,
 )

@@ -25,15 +25,11 @@ _VIEWS = frozenset([
     _ATEN.transpose.int, _ATEN.unbind.int, _ATEN.unfold.default, _ATEN.unsqueeze.default, _ATEN.view.default,
     *([_ATEN.squeeze.dims] if "dims" in _ATEN.squeeze.overloads() else [])])  # torch 2
 
-_DTYPES = {}
+_DTYPES = {_hoist.dtype_info(known)["name"]: getattr(torch, known) for known in _NAMES if hasattr(torch, known)}
 
 
 def dtype_of(name):
     """torch's type of that name of hoist's; None: torch has none."""
-    if not _DTYPES:
-        for known in _NAMES:
-            if hasattr(torch, known):
-                _DTYPES[_hoist.dtype_info(known)["name"]] = getattr(torch, known)
     return _DTYPES.get(name)
 
 

@@ -177,13 +177,14 @@ class Save(_hoist.Save):
         try:
             done = self._wait_for(timeout_ns)
             self._progress(self)
+            if done:
+                self._facts = self._report()
         except BaseException:
             if self._ended():  # another thread has waited, too, and was quicker
                 return True
             self._settle()
             raise
-        if done and not self._ended():
-            self._facts = self._report()
+        if done:
             self._end(True)
         return done
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Streams of other libraries: torch.cuda.Stream, cuda.core.Stream, and what has `__cuda_stream__`."""
 
+import os
 import sys
+import threading
 import weakref
 
 from . import _hoist
@@ -11,6 +13,16 @@ from . import _hoist
 # stay.  Other libraries' streams end with their object, and so do their wrappers.
 _of_torch = {}
 _of_others = {}  # id of the object: (weak reference to it, wrapper)
+_lock = threading.RLock()  # of both: one wrapper for one stream; R, as the collector may call of() meanwhile
+
+
+def _renew_lock():
+    """In a child of fork: another thread may have held the lock."""
+    global _lock  # pylint: disable=global-statement
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _device_of(stream):
@@ -65,12 +77,14 @@ def of(stream):
     # torch's own streams live as long as the process; those that it wraps do not.
     if type(stream).__module__.split(".")[0] == "torch" and type(stream).__name__ != "ExternalStream":
         key = (str(stream.device), handle[1])
-        if key not in _of_torch:
-            _of_torch[key] = _wrap(stream, handle[1])
-        return _of_torch[key]
+        with _lock:
+            if key not in _of_torch:
+                _of_torch[key] = _wrap(stream, handle[1])
+            return _of_torch[key]
     number = id(stream)
-    known = _of_others.get(number)
-    if known is None or known[1].native != handle[1]:
-        known = _of_others[number] = (weakref.ref(stream, lambda _: _of_others.pop(number, None)),
-                                      _wrap(stream, handle[1]))
-    return known[1]
+    with _lock:
+        known = _of_others.get(number)
+        if known is None or known[1].native != handle[1]:
+            known = _of_others[number] = (weakref.ref(stream, lambda _: _of_others.pop(number, None)),
+                                          _wrap(stream, handle[1]))
+        return known[1]

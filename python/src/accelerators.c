@@ -63,28 +63,36 @@ static PyObject *virtual_count_of(PyObject *self, PyObject *words)
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(ret);
 }
 
-/* The buffers of a list, each with a reference and a note that it is in use. */
+/* The buffers of a list of Buffers, which are in use. */
 static hoist_buffer **take_buffers(PyObject *list, Py_ssize_t n)
 {
 	hoist_buffer **ret = calloc((size_t)n + 1, sizeof *ret);
 	if (ret == NULL)
 		return (hoist_buffer **)PyErr_NoMemory();
-	for (Py_ssize_t i = 0; i < n; i++) {
-		hoist_buffer *buffer = hoist_py_buffer_arg(PyList_GetItem(list, i));
-		if (buffer == NULL) {
-			free(ret);
-			return NULL;
-		}
-		ret[i] = buffer;
-	}
+	for (Py_ssize_t i = 0; i < n; i++)
+		ret[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
 	return ret;
+}
+
+void hoist_py_use_buffer(PyObject *object, int change)
+{
+	HOIST_PY_LOCK(object);
+	atomic_fetch_add(&((hoist_py_buffer_object *)object)->n_uses, change);
 }
 
 void hoist_py_use_all(PyObject *buffers, int change)
 {
 	for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++)
-		atomic_fetch_add(&((hoist_py_buffer_object *)PyList_GetItem(buffers, i))->n_uses,
-				 change);
+		hoist_py_use_buffer(PyList_GetItem(buffers, i), change);
+}
+
+/* Refuses a list with anything but Buffers. */
+static int check_buffers(PyObject *list)
+{
+	for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
+		if (hoist_py_buffer_arg(PyList_GetItem(list, i)) == NULL)
+			return -1;
+	return 0;
 }
 
 static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream)
@@ -97,16 +105,18 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 			     PyList_Size(srcs));
 		return NULL;
 	}
+	if (check_buffers(dsts) < 0 || check_buffers(srcs) < 0)
+		return NULL;
+	hoist_py_use_all(dsts, 1);
+	hoist_py_use_all(srcs, 1);
 	hoist_buffer **to = take_buffers(dsts, n);
 	hoist_buffer **from = to == NULL ? NULL : take_buffers(srcs, n);
 	if (from != NULL) {
-		hoist_py_use_all(dsts, 1);
-		hoist_py_use_all(srcs, 1);
 		HOIST_PY_WAITING(err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
-		hoist_py_use_all(dsts, -1);
-		hoist_py_use_all(srcs, -1);
 		ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 	}
+	hoist_py_use_all(dsts, -1);
+	hoist_py_use_all(srcs, -1);
 	free(to);
 	free(from);
 	return ret;

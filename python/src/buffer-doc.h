@@ -53,7 +53,9 @@ static const char type_doc[] =
 	"other streams.\n\n"
 	"Threads: metadata never change, and any thread may read them and make views.  The "
 	"program orders\n"
-	"accesses of several threads to the same bytes.  Calls that can wait release the GIL.\n\n"
+	"accesses of several threads to the same bytes.  close() is refused while another thread "
+	"works on\n"
+	"the buffer.  Calls that can wait release the GIL.\n\n"
 	"fork: in a child, buffers on the host work; others raise StaleError.";
 
 static const char close_doc[] =

@@ -8,6 +8,8 @@
 
 typedef hoist_py_buffer_object object;
 
+pthread_mutex_t hoist_py_slots = PTHREAD_MUTEX_INITIALIZER;
+
 static object *self_of(PyObject *self)
 {
 	return (object *)self;
@@ -32,9 +34,15 @@ static PyObject *make(PyTypeObject *type, hoist_buffer *buffer, struct hoist_py_
 PyObject *hoist_py_buffer_of(PyTypeObject *type, hoist_buffer *buffer)
 {
 	PyObject *known = hoist_buffer_get_user(buffer);
-	if (known == NULL || !Py_IS_TYPE(known, type) || Py_REFCNT(known) == 0)
+	if (known == NULL)
 		return make(type, buffer, NULL);
-	Py_INCREF(known);
+	pthread_mutex_lock(&hoist_py_slots);
+	known = hoist_buffer_get_user(buffer);
+	if (known != NULL && (!Py_IS_TYPE(known, type) || !hoist_py_try_ref(known)))
+		known = NULL;
+	pthread_mutex_unlock(&hoist_py_slots);
+	if (known == NULL)
+		return make(type, buffer, NULL);
 	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
 	return known;
 }
@@ -43,8 +51,10 @@ PyObject *hoist_py_owned_buffer(PyTypeObject *type, hoist_buffer *buffer,
 				struct hoist_py_owner *owner)
 {
 	PyObject *self = make(type, buffer, owner);
-	if (self != NULL)
+	if (self != NULL) {
+		hoist_py_enable_try_ref(self);
 		(void)hoist_buffer_set_user(buffer, NULL, self, NULL);
+	}
 	return self;
 }
 
@@ -204,8 +214,11 @@ static void buffer_dealloc(PyObject *self)
 {
 	hoist_buffer *buffer = self_of(self)->buffer;
 	PyObject_GC_UnTrack(self);
-	if (buffer != NULL && hoist_buffer_get_user(buffer) == self)
+	if (buffer != NULL && hoist_buffer_get_user(buffer) == self) {
+		pthread_mutex_lock(&hoist_py_slots);
 		(void)hoist_buffer_set_user(buffer, self, NULL, NULL);
+		pthread_mutex_unlock(&hoist_py_slots);
+	}
 	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
 	hoist_py_free_object(self);
 }
@@ -219,7 +232,7 @@ int hoist_py_check_unused(PyObject *self)
 	return -1;
 }
 
-/* Closes under the GIL, so that a call that begins in another thread finds the buffer open or
+/* Closes under the lock, so that a call that begins in another thread finds the buffer open or
  * closed. A view holds the storage meanwhile: the storage goes back, which may wait, without the
  * GIL. Returns: 0; a code of hoist's. */
 static int close_for_all_threads(hoist_buffer *buffer, hoist_stream *stream)
@@ -237,6 +250,7 @@ static int close_for_all_threads(hoist_buffer *buffer, hoist_stream *stream)
 
 static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	static char *names[] = {"stream", NULL};
 	PyObject *on = Py_None;
 	hoist_stream *stream;
@@ -254,6 +268,7 @@ static PyObject *buffer_close(PyObject *self, PyObject *args, PyObject *keywords
 /* _free_on(stream): the memory goes back behind the work on the stream. */
 static PyObject *buffer_free_on(PyObject *self, PyObject *on)
 {
+	HOIST_PY_LOCK(self);
 	hoist_stream *stream;
 	if (hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
@@ -283,6 +298,7 @@ static PyObject *describe(PyObject *self, unsigned flags)
 
 static PyObject *buffer_describe(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	int values = 0;
 	if (!PyArg_ParseTuple(args, "|p:describe", &values))
 		return NULL;
@@ -293,6 +309,7 @@ static PyObject *buffer_describe(PyObject *self, PyObject *args)
  * lack of memory is raised, and so is a child's use of its parent's device. */
 static PyObject *buffer_repr(PyObject *self)
 {
+	HOIST_PY_LOCK(self);
 	int64_t n = -EINVAL;
 	object *o = self_of(self);
 	if (!hoist_buffer_is_closed(o->buffer))
@@ -306,6 +323,7 @@ static PyObject *buffer_repr(PyObject *self)
 
 static Py_ssize_t buffer_length(PyObject *self)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	if (b != NULL && hoist_buffer_rank(b) == 0)
 		PyErr_SetString(PyExc_TypeError, "a buffer of rank 0 has no length");
@@ -314,6 +332,7 @@ static Py_ssize_t buffer_length(PyObject *self)
 
 static PyObject *buffer_reshape(PyObject *self, PyObject *extents)
 {
+	HOIST_PY_LOCK(self);
 	int64_t shape[HOIST_MAX_RANK];
 	hoist_buffer *ret = NULL;
 	int rank = hoist_py_extents(extents, shape);
@@ -324,6 +343,7 @@ static PyObject *buffer_reshape(PyObject *self, PyObject *extents)
 
 static PyObject *buffer_permute(PyObject *self, PyObject *order)
 {
+	HOIST_PY_LOCK(self);
 	int64_t axes[HOIST_MAX_RANK];
 	int narrow[HOIST_MAX_RANK] = {0};
 	hoist_buffer *ret = NULL;
@@ -341,6 +361,7 @@ static PyObject *buffer_permute(PyObject *self, PyObject *order)
 
 static PyObject *buffer_view(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	static char *names[] = {"dtype", "shape", "offset", NULL};
 	PyObject *name;
 	PyObject *extents = Py_None;
@@ -371,6 +392,7 @@ static PyObject *buffer_view(PyObject *self, PyObject *args, PyObject *keywords)
 
 static PyObject *buffer_read_only(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_buffer *ret = NULL;
 	hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)none;
@@ -379,6 +401,7 @@ static PyObject *buffer_read_only(PyObject *self, PyObject *none)
 
 static PyObject *buffer_on_stream(PyObject *self, PyObject *on)
 {
+	HOIST_PY_LOCK(self);
 	hoist_stream *stream;
 	hoist_buffer *ret = NULL;
 	if (hoist_py_stream_arg(on, &stream) < 0)
@@ -390,6 +413,7 @@ static PyObject *buffer_on_stream(PyObject *self, PyObject *on)
 
 static PyObject *buffer_allocate(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	int err;
 	(void)none;
 	HOIST_PY_USING(self_of(self), err = hoist_buffer_allocate(self_of(self)->buffer));
@@ -398,6 +422,7 @@ static PyObject *buffer_allocate(PyObject *self, PyObject *none)
 
 static PyObject *buffer_freeze(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	int err = hoist_buffer_freeze(self_of(self)->buffer);
 	(void)none;
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
@@ -405,6 +430,7 @@ static PyObject *buffer_freeze(PyObject *self, PyObject *none)
 
 static PyObject *buffer_is_aligned(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t alignment = 0;
 	if (!PyArg_ParseTuple(args, "|n:is_aligned", &alignment))
 		return NULL;
@@ -447,6 +473,7 @@ static PyObject *buffer_deepcopy(PyObject *self, PyObject *memo)
 /* The object, and the host memory that only this object's storage has. */
 static PyObject *buffer_sizeof(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_buffer_info info = {.size = sizeof info};
 	(void)none;
 	(void)hoist_buffer_get_info(self_of(self)->buffer, &info);

@@ -43,6 +43,7 @@ static PyObject *info_tuple(const hoist_image_info *i)
 
 static PyObject *image_info(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_image_info info = {.size = sizeof info};
 	hoist_image *image = open_image(self);
 	(void)none;
@@ -54,16 +55,20 @@ static PyObject *image_info(PyObject *self, PyObject *none)
 
 static Py_ssize_t image_length(PyObject *self)
 {
+	HOIST_PY_LOCK(self);
 	hoist_image *image = open_image(self);
 	return image == NULL ? -1 : (Py_ssize_t)hoist_image_n_tensors(image);
 }
 
 static PyObject *image_tensor(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	hoist_tensor_info i = {.size = sizeof i};
 	Py_ssize_t index;
+	if (!PyArg_ParseTuple(args, "n", &index))
+		return NULL;
 	hoist_image *image = open_image(self);
-	if (image == NULL || !PyArg_ParseTuple(args, "n", &index))
+	if (image == NULL)
 		return NULL;
 	int err = hoist_image_tensor(image, (size_t)index, &i);
 	return err < 0 ? hoist_py_fail(err) : hoist_py_tensor_tuple(&PyTuple_Type, &i);
@@ -71,6 +76,7 @@ static PyObject *image_tensor(PyObject *self, PyObject *args)
 
 static PyObject *image_find(PyObject *self, PyObject *name)
 {
+	HOIST_PY_LOCK(self);
 	size_t index;
 	hoist_image *image = open_image(self);
 	if (image != NULL && !PyUnicode_Check(name)) {
@@ -89,10 +95,13 @@ static PyObject *image_find(PyObject *self, PyObject *name)
 
 static PyObject *image_buffer(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t index;
 	hoist_buffer *buffer = NULL;
+	if (!PyArg_ParseTuple(args, "n", &index))
+		return NULL;
 	hoist_image *image = open_image(self);
-	if (image == NULL || !PyArg_ParseTuple(args, "n", &index))
+	if (image == NULL)
 		return NULL;
 	int err = hoist_image_buffer(image, (size_t)index, &buffer);
 	return err < 0 ? hoist_py_fail(err) : hoist_py_buffer(buffer);
@@ -101,6 +110,7 @@ static PyObject *image_buffer(PyObject *self, PyObject *args)
 /* A key's first value comes last, and stays. */
 static PyObject *image_metadata(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_image *image = open_image(self);
 	(void)none;
 	PyObject *dict = image == NULL ? NULL : PyDict_New();
@@ -109,9 +119,11 @@ static PyObject *image_metadata(PyObject *self, PyObject *none)
 		const char *key = NULL;
 		const char *value = NULL;
 		int err = hoist_image_metadata(image, m, &key, &value);
-		PyObject *text = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(value);
-		if (text == NULL || PyDict_SetItemString(dict, key, text) < 0)
+		PyObject *name = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(key);
+		PyObject *text = name == NULL ? NULL : PyUnicode_FromString(value);
+		if (text == NULL || PyDict_SetItem(dict, name, text) < 0)
 			Py_CLEAR(dict);
+		Py_XDECREF(name);
 		Py_XDECREF(text);
 	}
 	return dict;
@@ -119,6 +131,7 @@ static PyObject *image_metadata(PyObject *self, PyObject *none)
 
 static PyObject *image_close(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_image *image = ((object *)self)->image;
 	(void)none;
 	((object *)self)->image = NULL;
@@ -135,6 +148,7 @@ static void image_dealloc(PyObject *self)
 
 static PyObject *get_closed(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	(void)closure;
 	return PyBool_FromLong(((object *)self)->image == NULL);
 }

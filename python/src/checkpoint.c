@@ -9,24 +9,34 @@
 
 typedef struct object {
 	PyObject_HEAD hoist_checkpoint *checkpoint; /* NULL: closed */
-	atomic_int n_uses;			    /* starts of loads that run without the GIL */
+	atomic_int n_uses; /* calls that use it: close() is refused meanwhile */
 } object;
 
-hoist_checkpoint *hoist_py_checkpoint_arg(PyObject *self)
+/* Borrowed; NULL with an exception. */
+static hoist_checkpoint *open_checkpoint(PyObject *self)
 {
-	if (!PyObject_TypeCheck(self, hoist_py_checkpoint_type)) {
-		PyErr_SetString(PyExc_TypeError, "a checkpoint that hoist.open() made is needed");
-		return NULL;
-	}
 	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
 	if (checkpoint == NULL)
 		hoist_py_fail_text(-EBADF, "the checkpoint was closed");
 	return checkpoint;
 }
 
-void hoist_py_checkpoint_use(PyObject *self, int change)
+hoist_checkpoint *hoist_py_use_checkpoint(PyObject *self)
 {
-	atomic_fetch_add(&((object *)self)->n_uses, change);
+	if (!PyObject_TypeCheck(self, hoist_py_checkpoint_type)) {
+		PyErr_SetString(PyExc_TypeError, "a checkpoint that hoist.open() made is needed");
+		return NULL;
+	}
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
+	if (checkpoint != NULL)
+		atomic_fetch_add(&((object *)self)->n_uses, 1);
+	return checkpoint;
+}
+
+void hoist_py_leave_checkpoint(PyObject *self)
+{
+	atomic_fetch_sub(&((object *)self)->n_uses, 1);
 }
 
 /* Without the GIL. */
@@ -73,6 +83,7 @@ static PyObject *checkpoint_new(PyTypeObject *type, PyObject *args, PyObject *ke
 
 static PyObject *checkpoint_close(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_checkpoint *checkpoint = ((object *)self)->checkpoint;
 	(void)none;
 	if (atomic_load(&((object *)self)->n_uses) > 0) {
@@ -93,7 +104,8 @@ static void checkpoint_dealloc(PyObject *self)
 
 static Py_ssize_t checkpoint_length(PyObject *self)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	return checkpoint == NULL ? -1 : (Py_ssize_t)hoist_checkpoint_n_tensors(checkpoint);
 }
 
@@ -122,12 +134,13 @@ PyObject *hoist_py_tensor_tuple(PyTypeObject *type, const hoist_tensor_info *i)
 /* (class that inherits from tuple, index): the facts of a tensor. */
 static PyObject *tensor(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	hoist_tensor_info i = {.size = sizeof i};
 	PyTypeObject *type;
 	Py_ssize_t index;
 	if (!PyArg_ParseTuple(args, "O!n", &PyType_Type, &type, &index))
 		return NULL;
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	if (checkpoint == NULL)
 		return NULL;
 	int err = hoist_checkpoint_tensor(checkpoint, (size_t)index, &i);
@@ -136,7 +149,8 @@ static PyObject *tensor(PyObject *self, PyObject *args)
 
 static PyObject *names(PyObject *self, PyObject *none)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	(void)none;
 	if (checkpoint == NULL)
 		return NULL;
@@ -155,8 +169,9 @@ static PyObject *names(PyObject *self, PyObject *none)
 /* The index of the tensor called so; KeyError. */
 static PyObject *find(PyObject *self, PyObject *name)
 {
+	HOIST_PY_LOCK(self);
 	size_t index;
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	if (checkpoint != NULL && !PyUnicode_Check(name)) {
 		PyErr_SetString(PyExc_TypeError, "the name of a tensor is a str");
 		return NULL;
@@ -175,8 +190,9 @@ static PyObject *find(PyObject *self, PyObject *name)
  */
 static PyObject *matching(PyObject *self, PyObject *pattern)
 {
+	HOIST_PY_LOCK(self);
 	size_t exact;
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	const char *text = checkpoint == NULL ? NULL : PyUnicode_AsUTF8AndSize(pattern, NULL);
 	PyObject *list = text == NULL ? NULL : PyList_New(0);
 	if (list == NULL)
@@ -199,11 +215,12 @@ static PyObject *matching(PyObject *self, PyObject *pattern)
 /* The digest that the checkpoint holds of tensor @index; None. */
 static PyObject *digest(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t index;
 	unsigned char digest[16];
 	if (!PyArg_ParseTuple(args, "n", &index))
 		return NULL;
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	if (checkpoint == NULL)
 		return NULL;
 	int err = hoist_checkpoint_digest(checkpoint, (size_t)index, digest);
@@ -216,22 +233,24 @@ static PyObject *digest(PyObject *self, PyObject *args)
 /* (bytes of 16 for each tensor, all in one): keeps digests beside the files. */
 static PyObject *keep_digests(PyObject *self, PyObject *digests)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	char *bytes = NULL;
 	Py_ssize_t n = 0;
 	int err;
 	if (checkpoint == NULL || PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
 		return NULL;
-	hoist_py_checkpoint_use(self, 1);
+	atomic_fetch_add(&((object *)self)->n_uses, 1);
 	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(checkpoint, (size_t)n / 16,
 							     (const unsigned char(*)[16])bytes));
-	hoist_py_checkpoint_use(self, -1);
+	hoist_py_leave_checkpoint(self);
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
 static PyObject *files(PyObject *self, PyObject *none)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	(void)none;
 	if (checkpoint == NULL)
 		return NULL;
@@ -252,10 +271,11 @@ static PyObject *files(PyObject *self, PyObject *none)
 /* (class that inherits from tuple): a list of what was left out. */
 static PyObject *skipped(PyObject *self, PyObject *class)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	if (checkpoint == NULL)
 		return NULL;
-	hoist_py_checkpoint_use(self, 1); /* the class may let other threads run */
+	atomic_fetch_add(&((object *)self)->n_uses, 1); /* the class may let other threads run */
 	size_t n = hoist_checkpoint_n_skipped(checkpoint);
 	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (size_t s = 0; s < n && list != NULL; s++) {
@@ -267,13 +287,14 @@ static PyObject *skipped(PyObject *self, PyObject *class)
 		if (row == NULL || PyList_SetItem(list, (Py_ssize_t)s, row) < 0)
 			Py_CLEAR(list);
 	}
-	hoist_py_checkpoint_use(self, -1);
+	hoist_py_leave_checkpoint(self);
 	return list;
 }
 
 static PyObject *metadata(PyObject *self, PyObject *none)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	(void)none;
 	PyObject *dict = checkpoint == NULL ? NULL : PyDict_New();
 	size_t n = dict == NULL ? 0 : hoist_checkpoint_n_metadata(checkpoint);
@@ -282,9 +303,11 @@ static PyObject *metadata(PyObject *self, PyObject *none)
 		const char *key = NULL;
 		const char *value = NULL;
 		int err = hoist_checkpoint_metadata(checkpoint, m, &key, &value);
-		PyObject *text = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(value);
-		if (text == NULL || PyDict_SetItemString(dict, key, text) < 0)
+		PyObject *name = err < 0 ? hoist_py_fail(err) : PyUnicode_FromString(key);
+		PyObject *text = name == NULL ? NULL : PyUnicode_FromString(value);
+		if (text == NULL || PyDict_SetItem(dict, name, text) < 0)
 			Py_CLEAR(dict);
+		Py_XDECREF(name);
 		Py_XDECREF(text);
 	}
 	return dict;
@@ -292,7 +315,8 @@ static PyObject *metadata(PyObject *self, PyObject *none)
 
 static PyObject *get_format(PyObject *self, void *closure)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	(void)closure;
 	return checkpoint == NULL ? NULL
 				  : PyUnicode_FromString(hoist_checkpoint_format(checkpoint));
@@ -300,7 +324,8 @@ static PyObject *get_format(PyObject *self, void *closure)
 
 static PyObject *get_nbytes(PyObject *self, void *closure)
 {
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(self);
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	(void)closure;
 	return checkpoint == NULL ? NULL
 				  : PyLong_FromUnsignedLongLong(hoist_checkpoint_bytes(checkpoint));
@@ -308,6 +333,7 @@ static PyObject *get_nbytes(PyObject *self, void *closure)
 
 static PyObject *get_closed(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	(void)closure;
 	return PyBool_FromLong(((object *)self)->checkpoint == NULL);
 }

@@ -31,6 +31,7 @@ static PyObject *same_or_new(PyObject *self, int err, hoist_buffer *ret)
 
 PyObject *hoist_py_to(PyObject *self, PyObject *where)
 {
+	HOIST_PY_LOCK(self);
 	object *o = self_of(self);
 	hoist_device *device = NULL;
 	hoist_stream *stream = NULL;
@@ -55,6 +56,7 @@ PyObject *hoist_py_to(PyObject *self, PyObject *where)
 
 PyObject *hoist_py_copy(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	static char *names[] = {"device", "stream", NULL};
 	PyObject *spec = Py_None;
 	PyObject *on = Py_None;
@@ -90,13 +92,13 @@ static PyObject *fork_list(PyObject *list, int copies)
 		PyErr_NoMemory();
 	else
 		ret = PyList_New(n);
-	for (Py_ssize_t i = 0; i < n && ret != NULL; i++) {
-		from[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
-		if (from[i] == NULL)
+	for (Py_ssize_t i = 0; i < n && ret != NULL; i++)
+		if (hoist_py_buffer_arg(PyList_GetItem(list, i)) == NULL)
 			Py_CLEAR(ret);
-	}
 	if (ret != NULL) {
 		hoist_py_use_all(list, 1);
+		for (Py_ssize_t i = 0; i < n; i++)
+			from[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
 		HOIST_PY_WAITING(err = hoist_buffer_fork((size_t)n, from, copies, to));
 		hoist_py_use_all(list, -1);
 	}
@@ -132,6 +134,7 @@ PyObject *hoist_py_fork(PyObject *none, PyObject *args, PyObject *keywords)
 
 PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	static char *names[] = {"", "stream", "contiguous", "nbytes", NULL};
 	PyObject *source;
 	PyObject *on = Py_None;
@@ -149,11 +152,11 @@ PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 	if (stream == NULL &&
 	    (hoist_py_await_buffer(self) < 0 || hoist_py_await_buffer(source) < 0))
 		return NULL;
-	atomic_fetch_add(&self_of(source)->n_uses, 1);
+	hoist_py_use_buffer(source, 1);
 	/* Looked at after the waits, in which other threads may have closed or grown it. */
 	hoist_buffer *from = self_of(source)->buffer;
 	HOIST_PY_USING(o, err = hoist_buffer_copy_with(o->buffer, from, stream, flags));
-	atomic_fetch_sub(&self_of(source)->n_uses, 1);
+	hoist_py_use_buffer(source, -1);
 	return none_or_fail(err);
 }
 
@@ -184,6 +187,7 @@ static Py_ssize_t pattern_of(PyObject *value, hoist_dtype dtype, unsigned char p
 
 PyObject *hoist_py_fill(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	static char *names[] = {"", "stream", NULL};
 	PyObject *value;
 	PyObject *on = Py_None;
@@ -209,6 +213,7 @@ PyObject *hoist_py_fill(PyObject *self, PyObject *args, PyObject *keywords)
 
 PyObject *hoist_py_tobytes(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	object *o = self_of(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	int err;
@@ -249,6 +254,7 @@ PyObject *hoist_py_number_object(hoist_number number)
 
 PyObject *hoist_py_item(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	object *o = self_of(self);
 	hoist_number number;
 	int err;
@@ -264,6 +270,7 @@ PyObject *hoist_py_item(PyObject *self, PyObject *none)
 /* As NumPy's: a buffer of rank 0 with integers is an index. */
 PyObject *hoist_py_index(PyObject *self)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	hoist_dtype_info info = {.size = sizeof info};
 	if (b == NULL || hoist_dtype_get_info(hoist_buffer_dtype(b), &info) < 0)

@@ -14,32 +14,29 @@ static hoist_device *device_of(PyObject *self)
 	return ((device_object *)self)->device;
 }
 
-/* The number of a device's address -> its object, for good: devices are few, and an address that is
- * never given back never becomes that of another device. */
-static PyObject *devices;
-
+/* The object stands in the device's slot for good, with a reference of the slot's: devices are few,
+ * and live as long as the process. */
 PyObject *hoist_py_device(hoist_device *device)
 {
-	PyObject *key = PyLong_FromVoidPtr(device);
-	PyObject *known = key == NULL ? NULL : PyDict_GetItemWithError(devices, key);
-	device_object *self = NULL;
+	PyObject *known = hoist_device_get_user(device);
 	if (known != NULL) {
-		Py_DECREF(key);
 		hoist_device_unref(device);
 		return Py_NewRef(known);
 	}
-	if (key != NULL && !PyErr_Occurred())
-		self = (device_object *)PyType_GenericAlloc(hoist_py_device_type, 0);
+	device_object *self = (device_object *)PyType_GenericAlloc(hoist_py_device_type, 0);
 	if (self == NULL) {
 		hoist_device_unref(device);
-		Py_XDECREF(key);
 		return NULL;
 	}
 	self->device = device;
-	if (PyDict_SetItem(devices, key, (PyObject *)self) < 0)
-		Py_CLEAR(self);
-	Py_DECREF(key);
-	return (PyObject *)self;
+	int err = hoist_device_set_user(device, NULL, self, NULL);
+	known = err == -EBUSY ? hoist_device_get_user(device) : (PyObject *)self;
+	if (err == 0 || err == -EBUSY)
+		Py_INCREF(known);
+	if (err == 0)
+		return known;
+	Py_DECREF((PyObject *)self); /* another thread was first */
+	return err == -EBUSY ? known : hoist_py_fail(err);
 }
 
 int hoist_py_device_arg(PyObject *object, hoist_device **ret)
@@ -406,9 +403,7 @@ static PyType_Spec budget_type = {
 
 int hoist_py_add_device_types(PyObject *module)
 {
-	devices = PyDict_New();
 	hoist_py_device_type = hoist_py_add_type(module, &device_type);
 	hoist_py_budget_type = hoist_py_add_type(module, &budget_type);
-	return devices == NULL || hoist_py_device_type == NULL || hoist_py_budget_type == NULL ? -1
-											       : 0;
+	return hoist_py_device_type == NULL || hoist_py_budget_type == NULL ? -1 : 0;
 }

@@ -4,7 +4,8 @@
  *
  * The attribute is a capsule named "dlpack_exchange_api".  The table is static.  No function waits
  * for a stream or makes one wait: the consumer works on current_stream().  The caller holds the
- * GIL, except for allocate(), which is libhoist's own and raises nothing.
+ * GIL or, without one, is attached to the interpreter, except for allocate(), which is libhoist's
+ * own and raises nothing.
  *
  * No consumer tells the table whether it heeds READ_ONLY, and torch does not: a read-only buffer is
  * refused.
@@ -41,6 +42,7 @@ static int allocate(hoist_dl_tensor *prototype, struct DLManagedTensorVersioned 
 
 static int to_managed(void *object, struct DLManagedTensorVersioned **ret)
 {
+	HOIST_PY_LOCK(object);
 	hoist_py_buffer_object *o = object_of(object);
 	struct DLManagedTensorVersioned *tensor = NULL;
 	int err;
@@ -73,6 +75,7 @@ static int from_managed(struct DLManagedTensorVersioned *tensor, void **ret)
 /* The tensor's pointers are the buffer's: they hold while the object is there and open. */
 static int to_tensor(void *object, hoist_dl_tensor *ret)
 {
+	HOIST_PY_LOCK(object);
 	hoist_py_buffer_object *o = object_of(object);
 	hoist_dl_tensor tensor;
 	int err;

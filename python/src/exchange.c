@@ -122,6 +122,7 @@ static int fill_view(PyObject *self, Py_buffer *view, int flags)
 
 int hoist_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
+	HOIST_PY_LOCK(self);
 	atomic_fetch_add(&((object *)self)->n_uses, 1);
 	int err = fill_view(self, view, flags);
 	if (err < 0)
@@ -250,7 +251,7 @@ void hoist_py_refuse_read_only(void)
  * to be told.  Returns: 0; -1 with an exception. */
 static int tell_numpy(hoist_dtype dtype)
 {
-	static bool is_told;
+	static atomic_bool is_told;
 	if (is_told || format_of(dtype) != NULL) /* NumPy has a type of its own */
 		return 0;
 	PyObject *name = PyUnicode_FromString("numpy");
@@ -286,6 +287,7 @@ PyObject *hoist_py_capsule(hoist_buffer *buffer)
 
 PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 {
+	HOIST_PY_LOCK(self);
 	object *o = (object *)self;
 	struct request r = {.options = {.size = sizeof r.options}};
 	struct DLManagedTensorVersioned *tensor = NULL;
@@ -313,6 +315,7 @@ PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 
 PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_dl_device device;
 	(void)none;
 	int err = hoist_buffer_dlpack_device(((object *)self)->buffer, &device);
@@ -400,6 +403,7 @@ static PyObject *ask(PyObject *array, PyObject *stream, PyObject *copy)
 /* Takes the capsule's tensor: its name says that it was taken. */
 static PyObject *take(PyTypeObject *type, PyObject *capsule, hoist_stream *stream)
 {
+	HOIST_PY_LOCK(capsule);
 	hoist_buffer *buffer = NULL;
 	int err;
 	if (PyCapsule_IsValid(capsule, VERSIONED)) {

@@ -11,6 +11,7 @@ static object *self_of(PyObject *self)
 
 static PyObject *get_shape(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : hoist_py_tuple(hoist_buffer_rank(b), hoist_buffer_shape(b));
@@ -18,6 +19,7 @@ static PyObject *get_shape(PyObject *self, void *closure)
 
 static PyObject *get_strides(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : hoist_py_tuple(hoist_buffer_rank(b), hoist_buffer_strides(b));
@@ -25,6 +27,7 @@ static PyObject *get_strides(PyObject *self, void *closure)
 
 static PyObject *get_dtype(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : hoist_py_dtype_name(hoist_buffer_dtype(b));
@@ -32,6 +35,7 @@ static PyObject *get_dtype(PyObject *self, void *closure)
 
 static PyObject *get_device(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : hoist_py_device(hoist_device_ref(hoist_buffer_device(b)));
@@ -39,6 +43,7 @@ static PyObject *get_device(PyObject *self, void *closure)
 
 static PyObject *get_ndim(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyLong_FromLong(hoist_buffer_rank(b));
@@ -46,6 +51,7 @@ static PyObject *get_ndim(PyObject *self, void *closure)
 
 static PyObject *get_size(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyLong_FromUnsignedLongLong(hoist_buffer_elements(b));
@@ -53,6 +59,7 @@ static PyObject *get_size(PyObject *self, void *closure)
 
 static PyObject *get_nbytes(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyLong_FromSize_t(hoist_buffer_bytes(b));
@@ -60,12 +67,14 @@ static PyObject *get_nbytes(PyObject *self, void *closure)
 
 static PyObject *get_address(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	(void)closure;
 	return PyLong_FromSize_t(hoist_buffer_address(self_of(self)->buffer));
 }
 
 static PyObject *get_is_contiguous(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_contiguous(b));
@@ -73,6 +82,7 @@ static PyObject *get_is_contiguous(PyObject *self, void *closure)
 
 static PyObject *get_is_pinned(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_pinned(b));
@@ -95,6 +105,7 @@ enum {
 
 static PyObject *get_info(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	hoist_buffer_info i = {.size = sizeof i};
 	int err = hoist_buffer_get_info(self_of(self)->buffer, &i);
 	if (err < 0)
@@ -129,6 +140,7 @@ static PyObject *get_info(PyObject *self, void *closure)
 
 static PyObject *get_is_host(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	(void)closure;
 	return b == NULL ? NULL : PyBool_FromLong(hoist_buffer_is_host(b));
@@ -136,6 +148,7 @@ static PyObject *get_is_host(PyObject *self, void *closure)
 
 static PyObject *get_stream(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	hoist_stream *stream = NULL;
 	int err;
@@ -156,6 +169,7 @@ static PyObject *get_array_interface(PyObject *self, void *closure)
 
 static PyObject *get_closed(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	(void)closure;
 	return PyBool_FromLong(hoist_buffer_is_closed(self_of(self)->buffer));
 }

@@ -23,7 +23,7 @@ typedef struct state {
 	_Atomic(uint64_t) *value; /* in it */
 	int n_queued;		  /* functions that streams have yet to finish; under the mutex */
 	bool is_abandoned;	  /* under the mutex */
-	bool is_left;		  /* the object has ended; under the GIL */
+	bool is_left;		  /* the object has ended; under all_lock */
 	struct state *next;	  /* in `all` */
 } state;
 
@@ -36,7 +36,8 @@ typedef struct flag_object {
 	PyObject_HEAD state *state;
 } flag_object;
 
-static state *all; /* under the GIL */
+static state *all; /* under all_lock, which is held for a few instructions */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static state *state_of(PyObject *self)
 {
@@ -55,6 +56,7 @@ static void end_state(state *s)
 static void reap(void)
 {
 	state *unused = NULL;
+	pthread_mutex_lock(&all_lock);
 	for (state **at = &all; *at != NULL;) {
 		state *s = *at;
 		pthread_mutex_lock(&s->mutex);
@@ -68,6 +70,7 @@ static void reap(void)
 		s->next = unused;
 		unused = s;
 	}
+	pthread_mutex_unlock(&all_lock);
 	while (unused != NULL) {
 		state *s = unused;
 		unused = s->next;
@@ -115,8 +118,10 @@ static PyObject *flag_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 		return NULL;
 	}
 	self->state = s;
+	pthread_mutex_lock(&all_lock);
 	s->next = all;
 	all = s;
+	pthread_mutex_unlock(&all_lock);
 	return (PyObject *)self;
 }
 
@@ -133,7 +138,9 @@ static void flag_dealloc(PyObject *self)
 	state *s = state_of(self);
 	if (s != NULL) {
 		abandon(s);
+		pthread_mutex_lock(&all_lock);
 		s->is_left = true;
+		pthread_mutex_unlock(&all_lock);
 		reap();
 	}
 	hoist_py_free_object(self);
@@ -144,8 +151,10 @@ static PyObject *abandon_all(PyObject *self, PyObject *none)
 {
 	(void)self;
 	(void)none;
+	pthread_mutex_lock(&all_lock);
 	for (state *s = all; s != NULL; s = s->next)
 		abandon(s);
+	pthread_mutex_unlock(&all_lock);
 	return Py_NewRef(Py_None);
 }
 

@@ -60,11 +60,10 @@ static PyObject *forecast(PyObject *self, PyObject *args, PyObject *keywords)
 	int err;
 	(void)self;
 	if (hoist_py_read_options(args, keywords, &o) == 0)
-		checkpoint = hoist_py_checkpoint_arg(o.checkpoint);
+		checkpoint = hoist_py_use_checkpoint(o.checkpoint);
 	if (checkpoint != NULL) {
-		hoist_py_checkpoint_use(o.checkpoint, 1);
 		HOIST_PY_WAITING(err = hoist_load_forecast(checkpoint, &o.options, &f));
-		hoist_py_checkpoint_use(o.checkpoint, -1);
+		hoist_py_leave_checkpoint(o.checkpoint);
 		ret = err < 0 ? hoist_py_fail(err) : facts(&f);
 	}
 	hoist_py_drop_options(&o);

@@ -141,6 +141,7 @@ static hoist_buffer *part(PyObject *self, PyObject *key)
 
 PyObject *hoist_py_subscript(PyObject *self, PyObject *key)
 {
+	HOIST_PY_LOCK(self);
 	hoist_buffer *ret = part(self, key);
 	return ret == NULL ? NULL : hoist_py_view(self, 0, &ret);
 }
@@ -187,6 +188,7 @@ int hoist_py_number(PyObject *value, hoist_number *ret)
 /* a[key] = value: a number, or a Buffer of the same shape. */
 int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 {
+	HOIST_PY_LOCK(self);
 	hoist_number number;
 	int err;
 	if (value == NULL) {
@@ -198,7 +200,9 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 		return -1;
 	if (PyObject_TypeCheck(value, hoist_py_buffer_type)) {
 		object *from = (object *)value;
-		HOIST_PY_USING(from, err = hoist_buffer_copy_into(to, from->buffer));
+		hoist_py_use_buffer(value, 1);
+		HOIST_PY_WAITING(err = hoist_buffer_copy_into(to, from->buffer));
+		hoist_py_use_buffer(value, -1);
 	} else if (hoist_py_number(value, &number) < 0) {
 		err = 1;
 	} else if (hoist_buffer_elements(to) == 1 && hoist_buffer_rank(to) <= HOIST_MAX_RANK) {
@@ -231,6 +235,7 @@ static int integers_of(PyObject *key, int64_t ret[HOIST_MAX_RANK])
 
 PyObject *hoist_py_set_element(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	object *o = (object *)self;
 	PyObject *key;
 	PyObject *value;

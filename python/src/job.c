@@ -3,7 +3,6 @@
  *
  * No call waits longer than its caller says, except _wait(): python/hoist/waiting.py waits for the
  * descriptor in steps, so that signals are handled between them. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -56,13 +55,14 @@ KIND(save);
 /* The interpreter's end stops the jobs of these objects.  A WeakSet would do, but for its callback
  * in Python, in which a signal's exception is lost. */
 static hoist_py_job *all;
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER; /* held for a few instructions */
+/* Of the list, and of taking a job from its object: held for a few instructions. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void hoist_py_count_loads(PyObject *buffers, int change)
 {
 	for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++) {
 		hoist_py_buffer_object *o = (hoist_py_buffer_object *)PyList_GetItem(buffers, i);
-		o->n_loads += (unsigned)change;
+		atomic_fetch_add(&o->n_loads, (unsigned)change);
 	}
 }
 
@@ -71,6 +71,7 @@ void hoist_py_job_begin(hoist_py_job *self, const struct hoist_py_job_kind *kind
 	self->kind = kind;
 	self->job = job;
 	self->process = getpid();
+	hoist_py_enable_try_ref((PyObject *)self);
 	pthread_mutex_lock(&all_lock);
 	self->after = all;
 	if (all != NULL)
@@ -100,13 +101,16 @@ struct ending {
 	bool is_in_place;
 };
 
+/* Under the lock of @self, unless @self ends. */
 static struct ending take(hoist_py_job *self)
 {
+	pthread_mutex_lock(&all_lock);
 	struct ending ret = {self->kind->destroy, self->job, self->folder, self->kept,
 			     self->is_in_place};
 	self->job = NULL;
 	self->folder = NULL;
 	self->kept = NULL;
+	pthread_mutex_unlock(&all_lock);
 	if (self->process != getpid()) { /* a child of fork: the folder is its parent's */
 		free(ret.folder);
 		ret.folder = NULL;
@@ -133,23 +137,23 @@ static void end(struct ending ending)
 	Py_XDECREF(ending.kept);
 }
 
-/* Takes a job that no call uses. */
-static struct ending take_one(void)
+/* An object with a job that no call uses, a new reference; NULL. */
+static hoist_py_job *unused_one(void)
 {
-	struct ending ret = {0};
 	pthread_mutex_lock(&all_lock);
-	for (hoist_py_job *o = all; o != NULL && ret.job == NULL; o = o->after)
-		if (o->job != NULL && atomic_load(&o->n_uses) == 0)
-			ret = take(o);
+	hoist_py_job *o = all;
+	while (o != NULL &&
+	       (o->job == NULL || atomic_load(&o->n_uses) > 0 || !hoist_py_try_ref((PyObject *)o)))
+		o = o->after;
 	pthread_mutex_unlock(&all_lock);
-	return ret;
+	return o;
 }
 
 /* Cancels and closes all jobs: their threads may not call into an interpreter that is gone.  A job
  * that another thread waits for is cancelled only. */
 static PyObject *end_jobs(PyObject *self, PyObject *none)
 {
-	struct ending ending;
+	hoist_py_job *unused;
 	(void)self;
 	(void)none;
 	pthread_mutex_lock(&all_lock);
@@ -157,8 +161,11 @@ static PyObject *end_jobs(PyObject *self, PyObject *none)
 		if (o->job != NULL)
 			o->kind->cancel(o->job);
 	pthread_mutex_unlock(&all_lock);
-	while ((ending = take_one()).job != NULL)
-		end(ending);
+	while ((unused = unused_one()) != NULL) {
+		if (hoist_py_close_job(unused) < 0)
+			PyErr_Clear(); /* another thread has begun to wait */
+		Py_DECREF((PyObject *)unused);
+	}
 	return Py_NewRef(Py_None);
 }
 
@@ -174,6 +181,7 @@ void *hoist_py_open_job(PyObject *self)
 
 int hoist_py_close_job(hoist_py_job *self)
 {
+	HOIST_PY_LOCK(self);
 	if (atomic_load(&self->n_uses) > 0) {
 		PyErr_SetString(PyExc_ValueError, self->kind->used);
 		return -1;
@@ -202,6 +210,7 @@ static PyObject *job_close(PyObject *self, PyObject *none)
 
 static PyObject *job_cancel(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_py_job *o = (hoist_py_job *)self;
 	(void)none;
 	if (o->job != NULL)
@@ -211,6 +220,7 @@ static PyObject *job_cancel(PyObject *self, PyObject *none)
 
 static PyObject *job_fileno(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	void *job = hoist_py_open_job(self);
 	(void)none;
 	if (job == NULL)
@@ -221,6 +231,7 @@ static PyObject *job_fileno(PyObject *self, PyObject *none)
 
 static PyObject *job_progress(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	uint64_t done = 0;
 	uint64_t total = 0;
 	void *job = hoist_py_open_job(self);
@@ -234,6 +245,7 @@ static PyObject *job_progress(PyObject *self, PyObject *none)
 /* Waits for the end; raises what the job failed with. */
 static PyObject *job_wait(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_py_job *o = (hoist_py_job *)self;
 	int err;
 	void *job = hoist_py_open_job(self);
@@ -251,6 +263,7 @@ static PyObject *job_wait(PyObject *self, PyObject *none)
 /* True: _wait() does not wait. */
 static PyObject *job_is_done(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	void *job = hoist_py_open_job(self);
 	(void)none;
 	return job == NULL ? NULL : PyBool_FromLong(((hoist_py_job *)self)->kind->is_done(job));
@@ -258,6 +271,7 @@ static PyObject *job_is_done(PyObject *self, PyObject *none)
 
 static PyObject *get_closed(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	(void)closure;
 	return PyBool_FromLong(((hoist_py_job *)self)->job == NULL);
 }

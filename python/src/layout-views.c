@@ -142,6 +142,7 @@ PyObject *hoist_py_layout_max_itemsize(PyObject *self, PyObject *args, PyObject 
 
 PyObject *hoist_py_with_layout(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	PyObject *layout;
 	PyObject *name;
 	hoist_dtype dtype;

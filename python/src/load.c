@@ -16,15 +16,14 @@ static int start(struct load_options *o, hoist_checkpoint *checkpoint, hoist_loa
 }
 
 /* The load keeps the objects of the Buffers, so that the collector knows who holds them. */
-static void begin(hoist_py_job *self, hoist_load *load, PyObject **buffers)
+static void begin(hoist_py_job *self, hoist_load *load, PyObject *buffers)
 {
 	hoist_py_job_begin(self, &hoist_py_load_kind, load);
-	if (*buffers == NULL)
+	if (buffers == NULL)
 		return;
-	hoist_py_count_loads(*buffers, 1);
+	hoist_py_count_loads(buffers, 1);
 	self->is_in_place = true;
-	self->kept = *buffers;
-	*buffers = NULL;
+	self->kept = Py_NewRef(buffers);
 }
 
 static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -34,24 +33,20 @@ static PyObject *load_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 	hoist_load *load = NULL;
 	int err;
 	if (hoist_py_read_options(args, keywords, &o) == 0)
-		checkpoint = hoist_py_checkpoint_arg(o.checkpoint);
+		checkpoint = hoist_py_use_checkpoint(o.checkpoint);
 	allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
 	PyObject *self = checkpoint == NULL ? NULL : allocate(type, 0);
 	if (self != NULL) {
-		hoist_py_checkpoint_use(o.checkpoint, 1);
-		if (o.buffers != NULL)
-			hoist_py_use_all(o.buffers, 1);
 		HOIST_PY_WAITING(err = start(&o, checkpoint, &load));
-		if (o.buffers != NULL)
-			hoist_py_use_all(o.buffers, -1);
-		hoist_py_checkpoint_use(o.checkpoint, -1);
 		if (err < 0) {
 			hoist_py_fail(err);
 			Py_CLEAR(self);
 		} else {
-			begin((hoist_py_job *)self, load, &o.buffers);
+			begin((hoist_py_job *)self, load, o.buffers);
 		}
 	}
+	if (checkpoint != NULL)
+		hoist_py_leave_checkpoint(o.checkpoint);
 	hoist_py_drop_options(&o);
 	return self;
 }
@@ -95,6 +90,7 @@ static PyObject *given(size_t target, size_t tensor, size_t index, hoist_buffer 
  * given; (): nothing yet. */
 static PyObject *load_next(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	unsigned long long timeout;
 	hoist_load_item item = {.size = sizeof item};
 	int got;
@@ -118,6 +114,7 @@ static PyObject *load_next(PyObject *self, PyObject *args)
 /* Drives a caller-driven load for about so many nanoseconds.  Returns: whether the load is done. */
 static PyObject *load_step(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	unsigned long long timeout;
 	int done;
 	if (!PyArg_ParseTuple(args, "K", &timeout))
@@ -143,6 +140,7 @@ static PyObject *load_step(PyObject *self, PyObject *args)
 /* All tensors of one target of a load that is done and does not stream, as _next() gives them. */
 static PyObject *load_tensors(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t target;
 	if (!PyArg_ParseTuple(args, "n", &target))
 		return NULL;
@@ -171,6 +169,7 @@ static PyObject *collect(PyObject *self, Py_ssize_t target, PyObject *names,
 			 PyObject *(*make)(hoist_buffer *buffer, PyObject *context),
 			 PyObject *context)
 {
+	HOIST_PY_LOCK(self);
 	hoist_load *load = hoist_py_open_job(self);
 	if (load == NULL)
 		return NULL;
@@ -183,9 +182,11 @@ static PyObject *collect(PyObject *self, Py_ssize_t target, PyObject *names,
 		hoist_buffer *buffer = NULL;
 		int err = hoist_load_target_tensor(load, (size_t)target, i, &tensor, &buffer);
 		PyObject *object = err < 0 ? hoist_py_fail(err) : make(buffer, context);
-		PyObject *name = object == NULL ? NULL : PyList_GetItem(names, (Py_ssize_t)tensor);
+		PyObject *name =
+			object == NULL ? NULL : PySequence_GetItem(names, (Py_ssize_t)tensor);
 		if (name == NULL || PyDict_SetItem(dict, name, object) < 0)
 			Py_CLEAR(dict);
+		Py_XDECREF(name);
 		Py_XDECREF(object);
 	}
 	atomic_fetch_sub(&((hoist_py_job *)self)->n_uses, 1);
@@ -234,6 +235,7 @@ static PyObject *load_capsules(PyObject *self, PyObject *args)
 
 static PyObject *load_digest(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t index;
 	unsigned char digest[16];
 	if (!PyArg_ParseTuple(args, "n", &index))
@@ -249,6 +251,7 @@ static PyObject *load_digest(PyObject *self, PyObject *args)
 /* The state of a buffer of a load in place: 0 untouched, 1 torn, 2 whole. */
 static PyObject *load_into_state(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	Py_ssize_t target;
 	Py_ssize_t index;
 	enum hoist_into_state state;
@@ -302,6 +305,7 @@ static int add_group(PyObject *self, PyObject *report)
 
 static PyObject *load_report(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_load_report r;
 	(void)none;
 	if (get_report(self, &r) < 0)
@@ -325,6 +329,7 @@ static PyObject *load_report(PyObject *self, PyObject *none)
 
 static PyObject *load_explain(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	char text[512];
 	hoist_load_report r;
 	(void)none;

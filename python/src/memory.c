@@ -263,13 +263,18 @@ static PyObject *memory_native_pool(PyObject *self, PyObject *none)
  * Returns: NULL with an exception. */
 static hoist_buffer *closed_for_ever(hoist_device *device)
 {
-	static hoist_buffer *closed;
+	static _Atomic(hoist_buffer *) closed;
 	const int64_t none = 0;
-	int err = closed != NULL ? 0 : hoist_buffer_create(device, HOIST_U8, 1, &none, 0, &closed);
+	hoist_buffer *before = NULL;
+	hoist_buffer *made = NULL;
+	if (closed != NULL)
+		return closed;
+	int err = hoist_buffer_create(device, HOIST_U8, 1, &none, 0, &made);
 	if (err < 0)
-		hoist_py_fail(err);
-	else
-		(void)hoist_buffer_close(closed, NULL);
+		return (hoist_buffer *)hoist_py_fail(err);
+	(void)hoist_buffer_close(made, NULL);
+	if (!atomic_compare_exchange_strong(&closed, &before, made))
+		hoist_buffer_unref(made); /* another thread was first */
 	return closed;
 }
 
@@ -283,6 +288,7 @@ static PyObject *memory_grow(PyObject *self, PyObject *args)
 	(void)self;
 	if (!PyArg_ParseTuple(args, "O!n:grow", hoist_py_buffer_type, &object, &bytes))
 		return NULL;
+	HOIST_PY_LOCK(object);
 	int64_t shape = bytes;
 	hoist_buffer *buffer = hoist_py_open_buffer(object);
 	if (buffer == NULL || hoist_py_check_unused(object) < 0)
@@ -345,14 +351,15 @@ static PyObject *memory_import(PyObject *type, PyObject *args)
 static PyObject *ipc_export(PyObject *none, PyObject *object)
 {
 	hoist_ipc_descriptor descriptor;
-	hoist_buffer *buffer = hoist_py_buffer_arg(object);
 	int fd = -1;
 	int err;
 	(void)none;
-	if (buffer == NULL)
+	if (hoist_py_buffer_arg(object) == NULL)
 		return NULL;
-	HOIST_PY_USING((hoist_py_buffer_object *)object,
-		       err = hoist_ipc_export(buffer, &descriptor, &fd));
+	hoist_py_buffer_object *o = (hoist_py_buffer_object *)object;
+	hoist_py_use_buffer(object, 1);
+	HOIST_PY_WAITING(err = hoist_ipc_export(o->buffer, &descriptor, &fd));
+	hoist_py_use_buffer(object, -1);
 	return err < 0 ? hoist_py_fail(err)
 		       : Py_BuildValue("(y#i)", (const char *)&descriptor,
 				       (Py_ssize_t)sizeof descriptor, fd);

@@ -56,6 +56,7 @@ PyObject *hoist_py_load_max(PyObject *type, PyObject *args)
 
 PyObject *hoist_py_flush(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_py_buffer_object *o = (hoist_py_buffer_object *)self;
 	int err;
 	(void)none;

@@ -118,7 +118,7 @@ static PyObject *dtype_from_numpy(PyObject *self, PyObject *args)
 	return err < 0 ? hoist_py_fail(err) : hoist_py_dtype_name(dtype);
 }
 
-static int n_uncollected; /* calls of uncollected() that turned the collector off */
+static atomic_int n_uncollected; /* calls of uncollected() that turned the collector off */
 
 /* (function, *arguments): the collector does not begin by itself during the call.  In C, so that
  * Ctrl-C cannot come between. */
@@ -136,7 +136,8 @@ static PyObject *uncollected(PyObject *none, PyObject *args)
 	PyObject *ret = PyObject_CallObject(function, rest);
 	if (was_on)
 		PyGC_Enable();
-	n_uncollected -= was_on && n_uncollected > 0;
+	if (was_on && n_uncollected > 0)
+		n_uncollected--;
 	Py_DECREF(rest);
 	return ret;
 }
@@ -224,21 +225,25 @@ static int add_all(PyObject *module)
 /* A second interpreter would share the types' objects, so it is refused. */
 static int execute(PyObject *module)
 {
-	static bool is_taken;
-	if (is_taken) {
+	static atomic_bool is_taken;
+	if (atomic_exchange(&is_taken, true)) {
 		PyErr_SetString(
 			PyExc_ImportError,
 			"hoist is loaded in this process already: it can be imported once, by "
 			"one interpreter; use processes in place of sub-interpreters");
 		return -1;
 	}
-	is_taken = hoist_py_watch_forks() == 0 &&
-		   add_all(module) == 0; /* an import that failed may be tried again */
-	return is_taken ? 0 : -1;
+	if (hoist_py_watch_forks() == 0 && add_all(module) == 0)
+		return 0;
+	is_taken = false; /* an import that failed may be tried again */
+	return -1;
 }
 
 static PyModuleDef_Slot slots[] = {
 	{Py_mod_exec, (void *)execute},
+#ifdef Py_GIL_DISABLED
+	{Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
 	{0, NULL},
 };
 

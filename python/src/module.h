@@ -35,15 +35,26 @@
  * The GIL is released around every call of libhoist that can wait, the drops of references
  * included: they may call back into Python, where the memory is another library's.
  *
+ * Without the GIL (free-threaded CPython, whose full API is used): a method of a mutable object
+ * begins with HOIST_PY_LOCK(), a critical section of that object.  The section has the GIL's rules
+ * for the one object: it is let go of in HOIST_PY_WAITING(), in calls of Python code, and where the
+ * thread blocks.  So a method reads the object's pointer, uses the pointer, and makes objects of
+ * what it found without such a call in between, or counts itself in n_uses, which close() heeds.
+ * n_uses of another object than the locked one is counted first (hoist_py_use_buffer(),
+ * hoist_py_use_checkpoint()), and its pointer read then.  Below, "under the lock" means this
+ * section, and the GIL where there is one.
+ *
  * Reference cycles: memory that a Python object owns keeps that object from C, where Python's
  * collector does not look.  A Buffer shows the collector that reference while nobody but the
  * Buffer, and loads that keep the Buffer, hold the storage.  While a view, an export or a capture
  * shares the storage, the object counts as used, and a cycle through the object stays.
  *
  * Identity: one Device object for each device of libhoist, kept for good, and one Stream object for
- * each stream while the object lives: `a is b` tells whether two are the same.  A call that returns
- * the buffer that it was given returns its object, and so does a load in place, of memory that a
- * Python object owns.
+ * each stream while the object lives: `a is b` tells whether two are the same.  Objects stand in
+ * the slots that libhoist has for bindings (hoist/user.h).  Who finds an object there and takes a
+ * reference holds hoist_py_slots, and so does the destructor, which empties the slot first.  A call
+ * that returns the buffer that it was given returns its object, and so does a load in place, of
+ * memory that a Python object owns.
  *
  * Classes of Python may inherit from Buffer: views have the class of the buffer that they are views
  * of, copies are of the class Buffer.
@@ -58,6 +69,7 @@
 #include <Python.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -143,11 +155,54 @@ PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *argument
 /* @object's buffer, borrowed; NULL with a TypeError. */
 hoist_buffer *hoist_py_buffer_arg(PyObject *object);
 
-/* Checkpoint's, borrowed; NULL with an exception if it is closed. */
-hoist_checkpoint *hoist_py_checkpoint_arg(PyObject *object);
+/* One more (1) or one less (-1) call uses the Buffer @object: close() is refused meanwhile. */
+void hoist_py_use_buffer(PyObject *object, int change);
 
-/* A call uses the checkpoint without the GIL (1), or no more (-1): close() is refused meanwhile. */
-void hoist_py_checkpoint_use(PyObject *object, int change);
+/* The checkpoint of a Checkpoint, borrowed: close() is refused until hoist_py_leave_checkpoint().
+ * Returns: NULL with an exception: @object is closed, or none. */
+hoist_checkpoint *hoist_py_use_checkpoint(PyObject *object);
+void hoist_py_leave_checkpoint(PyObject *object);
+
+/* --- threads --- */
+
+#ifdef Py_GIL_DISABLED
+static inline void hoist_py_end_section(PyCriticalSection *section)
+{
+	PyCriticalSection_End(section);
+}
+/* Locks @object, as described above, to the end of the block. */
+#define HOIST_PY_LOCK(object)                                                                      \
+	PyCriticalSection hoist_py_section __attribute__((cleanup(hoist_py_end_section)));         \
+	PyCriticalSection_Begin(&hoist_py_section, (PyObject *)(object))
+#else
+#define HOIST_PY_LOCK(object) (void)(object)
+#endif
+
+/* Of the slots for bindings: held for a few instructions, in which nothing is waited for. */
+extern pthread_mutex_t hoist_py_slots;
+
+/* For an object that is found by hoist_py_try_ref() later. */
+static inline void hoist_py_enable_try_ref(PyObject *object)
+{
+#ifdef Py_GIL_DISABLED
+	PyUnstable_EnableTryIncRef(object);
+#else
+	(void)object;
+#endif
+}
+
+/* Takes a reference to an object of which the caller has none.  Returns: false: the object ends. */
+static inline bool hoist_py_try_ref(PyObject *object)
+{
+#ifdef Py_GIL_DISABLED
+	return PyUnstable_TryIncRef(object) != 0;
+#else
+	if (Py_REFCNT(object) == 0)
+		return false;
+	Py_INCREF(object);
+	return true;
+#endif
+}
 
 int hoist_py_add_device_types(PyObject *module);
 int hoist_py_add_stream_types(PyObject *module);
@@ -198,9 +253,9 @@ extern const struct hoist_py_job_kind hoist_py_load_kind, hoist_py_save_kind;
  * interpreter's end can stop their jobs. */
 typedef struct hoist_py_job {
 	PyObject_HEAD const struct hoist_py_job_kind *kind; /* NULL: not in the list */
-	void *job;	   /* hoist_load or hoist_save; NULL: closed */
-	atomic_int n_uses; /* calls that run without the GIL: close() is refused meanwhile */
-	pid_t process;	   /* that made the job */
+	_Atomic(void *) job; /* hoist_load or hoist_save; NULL: closed; changed under the lock */
+	atomic_int n_uses;   /* calls that run without the GIL: close() is refused meanwhile */
+	pid_t process;	     /* that made the job */
 	char *folder;	/* that was made for the files of a save, and goes with the job unless there
 			 * are files in it; NULL */
 	PyObject *kept; /* objects whose memory the job uses: dropped behind its end; NULL: none */
@@ -229,11 +284,11 @@ void hoist_py_end_job(hoist_py_job *self);
 /* --- fields.c, index.c, exchange.c and wrap.c, for the type in buffer.c --- */
 
 typedef struct hoist_py_buffer_object {
-	PyObject_HEAD hoist_buffer *buffer;
-	atomic_int n_uses; /* calls that run without the GIL, and views of the buffer protocol:
-			    * close() is refused meanwhile */
-	bool is_unordered; /* exports and views by the CPU do not wait for the buffer's stream */
-	unsigned n_loads;  /* loads in place that hold the buffer; under the GIL */
+	PyObject_HEAD _Atomic(hoist_buffer *) buffer; /* changes while Memory.grow() runs */
+	atomic_int n_uses;   /* calls that run without the GIL, and views of the buffer protocol:
+			      * close() is refused meanwhile */
+	bool is_unordered;   /* exports and views by the CPU do not wait for the buffer's stream */
+	atomic_uint n_loads; /* loads in place that hold the buffer */
 	/* The Python objects that the memory needs (wrap.c), which the storage holds; NULL: none.
 	 * The owner is there while the storage is: views have it, too. */
 	struct hoist_py_owner *owner;
@@ -324,7 +379,8 @@ void hoist_py_refuse_read_only(void);
 int hoist_py_add_exchange_table(PyTypeObject *type);
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords);
 
-/* A call of libhoist on an open buffer, which stays open meanwhile. */
+/* A call of libhoist on the open buffer or job of an object that is locked, which stays open
+ * meanwhile. */
 #define HOIST_PY_USING(self, call)                                                                 \
 	do {                                                                                       \
 		atomic_fetch_add(&(self)->n_uses, 1);                                              \

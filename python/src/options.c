@@ -56,7 +56,8 @@ static int read_slices(PyObject *list, struct destination *d)
 	return 0;
 }
 
-/* @list: None, or a list of (tensor, Buffer).  The Buffers are added to *@buffers. */
+/* @list: None, or a list of (tensor, Buffer).  The Buffers are added to *@buffers, and are in use.
+ */
 static int read_into(PyObject *list, struct destination *d, PyObject **buffers)
 {
 	if (list == Py_None)
@@ -78,12 +79,15 @@ static int read_into(PyObject *list, struct destination *d, PyObject **buffers)
 				  ? -1
 				  : hoist_py_text(name, &d->into_names[i]);
 		d->into[i].tensor = d->into_names[i];
-		if (err == 0)
+		if (err == 0 &&
+		    (hoist_py_buffer_arg(buffer) == NULL || PyList_Append(*buffers, buffer) < 0))
+			err = -1;
+		if (err == 0) {
+			hoist_py_use_buffer(buffer, 1);
 			d->into[i].buffer = hoist_py_buffer_arg(buffer);
-		if (err == 0 && d->into[i].buffer != NULL)
-			err = PyList_Append(*buffers, buffer);
+		}
 		Py_XDECREF(item);
-		if (err < 0 || d->into[i].buffer == NULL)
+		if (err < 0)
 			return -1;
 	}
 	return 0;
@@ -231,5 +235,7 @@ void hoist_py_drop_options(struct load_options *o)
 	free(o->targets);
 	free(o->known);
 	hoist_py_drop_group(&o->group);
+	if (o->buffers != NULL)
+		hoist_py_use_all(o->buffers, -1);
 	Py_CLEAR(o->buffers);
 }

@@ -37,7 +37,8 @@ struct load_options {
 	struct destination *targets;
 	const hoist_load_target **known; /* those of `targets` that were read */
 	size_t n_targets;
-	PyObject *buffers; /* a list of the Buffers of all targets' `into`; NULL: there are none */
+	/* A list of the Buffers of all targets' `into`, which are in use; NULL: there are none. */
+	PyObject *buffers;
 	struct group_option group;
 };
 

@@ -84,6 +84,7 @@ static void save_dealloc(PyObject *self)
 /* (path): this folder was made for the files. */
 static PyObject *save_made_folder(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	PyObject *path;
 	hoist_py_job *job = &((object *)self)->job;
 	if (!PyArg_ParseTuple(args, "O&:_made_folder", PyUnicode_FSConverter, &path))
@@ -103,15 +104,17 @@ static PyObject *save_made_folder(PyObject *self, PyObject *args)
 /* Adds @buffer, whose reference it takes.  @source lives as long as the save. */
 static PyObject *add(PyObject *self, const char *name, hoist_buffer *buffer, PyObject *source)
 {
-	hoist_save *save = hoist_py_open_job(self);
-	int err = save == NULL ? -1 : PyList_Append(((object *)self)->job.kept, source);
-	if (err == 0) {
+	HOIST_PY_LOCK(self);
+	PyObject *kept = hoist_py_open_job(self) == NULL ? NULL : ((object *)self)->job.kept;
+	int err = kept == NULL ? -1 : PyList_Append(kept, source);
+	hoist_save *save = err < 0 ? NULL : hoist_py_open_job(self);
+	if (save != NULL) {
 		err = hoist_save_add(save, name, buffer);
 		if (err < 0)
 			hoist_py_fail(err);
 	}
 	HOIST_PY_WAITING(hoist_buffer_unref(buffer));
-	return err < 0 ? NULL : Py_NewRef(Py_None);
+	return err < 0 || save == NULL ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *save_add(PyObject *self, PyObject *args)
@@ -121,11 +124,14 @@ static PyObject *save_add(PyObject *self, PyObject *args)
 	hoist_buffer *view = NULL;
 	if (!PyArg_ParseTuple(args, "sO:_add", &name, &source))
 		return NULL;
-	hoist_buffer *buffer =
-		hoist_py_buffer_arg(source) == NULL ? NULL : hoist_py_open_buffer(source);
+	if (hoist_py_buffer_arg(source) == NULL)
+		return NULL;
+	hoist_py_use_buffer(source, 1);
+	hoist_buffer *buffer = hoist_py_open_buffer(source);
+	int err = buffer == NULL ? 0 : hoist_buffer_slice(buffer, 0, NULL, &view);
+	hoist_py_use_buffer(source, -1);
 	if (buffer == NULL)
 		return NULL;
-	int err = hoist_buffer_slice(buffer, 0, NULL, &view);
 	return err < 0 ? hoist_py_fail(err) : add(self, name, view, source);
 }
 
@@ -252,41 +258,49 @@ static PyObject *save_add_cai(PyObject *self, PyObject *args)
 /* (name, checkpoint, index): a tensor of a checkpoint. */
 static PyObject *save_add_tensor(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	const char *name;
 	PyObject *from;
 	Py_ssize_t index;
 	if (!PyArg_ParseTuple(args, "sOn:_add_tensor", &name, &from, &index))
 		return NULL;
-	hoist_save *save = hoist_py_open_job(self);
-	if (save == NULL)
+	hoist_checkpoint *checkpoint = hoist_py_use_checkpoint(from);
+	if (checkpoint == NULL)
 		return NULL;
-	hoist_checkpoint *checkpoint = hoist_py_checkpoint_arg(from);
-	return checkpoint == NULL
-		       ? NULL
-		       : none_or_fail(hoist_save_add_tensor(save, name, checkpoint, (size_t)index));
+	hoist_save *save = hoist_py_open_job(self);
+	int err = save == NULL ? 0 : hoist_save_add_tensor(save, name, checkpoint, (size_t)index);
+	hoist_py_leave_checkpoint(from);
+	return save == NULL ? NULL : none_or_fail(err);
 }
 
 static PyObject *save_metadata(PyObject *self, PyObject *args)
 {
+	HOIST_PY_LOCK(self);
 	const char *key;
 	const char *value;
-	hoist_save *save = hoist_py_open_job(self);
-	if (save == NULL || !PyArg_ParseTuple(args, "ss:metadata", &key, &value))
+	if (!PyArg_ParseTuple(args, "ss:metadata", &key, &value))
 		return NULL;
-	return none_or_fail(hoist_save_metadata(save, key, value));
+	hoist_save *save = hoist_py_open_job(self);
+	return save == NULL ? NULL : none_or_fail(hoist_save_metadata(save, key, value));
 }
 
 static PyObject *save_metadata_of(PyObject *self, PyObject *from)
 {
+	HOIST_PY_LOCK(self);
+	hoist_checkpoint *checkpoint = hoist_py_use_checkpoint(from);
+	if (checkpoint == NULL)
+		return NULL;
 	hoist_save *save = hoist_py_open_job(self);
-	hoist_checkpoint *checkpoint = save == NULL ? NULL : hoist_py_checkpoint_arg(from);
-	return checkpoint == NULL ? NULL : none_or_fail(hoist_save_metadata_of(save, checkpoint));
+	int err = save == NULL ? 0 : hoist_save_metadata_of(save, checkpoint);
+	hoist_py_leave_checkpoint(from);
+	return save == NULL ? NULL : none_or_fail(err);
 }
 
 /* --- running --- */
 
 static PyObject *save_start(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	int err;
 	hoist_save *save = hoist_py_open_job(self);
 	(void)none;
@@ -298,6 +312,7 @@ static PyObject *save_start(PyObject *self, PyObject *none)
 
 static PyObject *save_report(PyObject *self, PyObject *none)
 {
+	HOIST_PY_LOCK(self);
 	hoist_save_report r = {.size = sizeof r};
 	hoist_save *save = hoist_py_open_job(self);
 	(void)none;
@@ -317,6 +332,7 @@ static PyObject *save_report(PyObject *self, PyObject *none)
 
 static PyObject *get_format(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	hoist_save *save = hoist_py_open_job(self);
 	(void)closure;
 	return save == NULL ? NULL : PyUnicode_FromString(hoist_save_format(save));

@@ -3,7 +3,8 @@
  *
  * A Stream object stands in the slot that libhoist has for bindings (hoist/user.h), so that one
  * stream has one object while the object lives.  The object takes itself out of the slot before it
- * drops its reference.  The GIL keeps a reader of the slot from meeting an object that ends.
+ * drops its reference.  hoist_py_slots keeps a reader of the slot from meeting an object that is
+ * gone.
  */
 #include "stream-doc.h"
 #include "module.h"
@@ -17,11 +18,25 @@ static hoist_stream *stream_of(PyObject *self)
 	return ((stream_object *)self)->stream;
 }
 
+/* A new reference to the object in the slot.  Without one, or if that one ends, @object takes its
+ * place, and is returned. */
+static PyObject *known_or(hoist_stream *stream, PyObject *object)
+{
+	pthread_mutex_lock(&hoist_py_slots);
+	PyObject *known = hoist_stream_get_user(stream);
+	if (known == NULL || !hoist_py_try_ref(known)) {
+		if (object != NULL)
+			(void)hoist_stream_set_user(stream, known, object, NULL);
+		known = object;
+	}
+	pthread_mutex_unlock(&hoist_py_slots);
+	return known;
+}
+
 PyObject *hoist_py_stream(hoist_stream *stream)
 {
-	PyObject *known = hoist_stream_get_user(stream);
+	PyObject *known = known_or(stream, NULL);
 	if (known != NULL) {
-		Py_INCREF(known);
 		HOIST_PY_WAITING(hoist_stream_unref(stream));
 		return known;
 	}
@@ -31,8 +46,11 @@ PyObject *hoist_py_stream(hoist_stream *stream)
 		return NULL;
 	}
 	self->stream = stream;
-	(void)hoist_stream_set_user(stream, NULL, self, NULL);
-	return (PyObject *)self;
+	hoist_py_enable_try_ref((PyObject *)self);
+	known = known_or(stream, (PyObject *)self);
+	if (known != (PyObject *)self) /* another thread was first */
+		Py_DECREF((PyObject *)self);
+	return known;
 }
 
 int hoist_py_stream_arg(PyObject *object, hoist_stream **ret)
@@ -83,8 +101,11 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 static void stream_dealloc(PyObject *self)
 {
 	hoist_stream *stream = stream_of(self);
-	if (stream != NULL)
+	if (stream != NULL) { /* the slot may have another object by now */
+		pthread_mutex_lock(&hoist_py_slots);
 		(void)hoist_stream_set_user(stream, self, NULL, NULL);
+		pthread_mutex_unlock(&hoist_py_slots);
+	}
 	HOIST_PY_WAITING(hoist_stream_unref(stream));
 	hoist_py_free_object(self);
 }

@@ -79,6 +79,7 @@ int hoist_py_await_stream(hoist_stream *stream)
 
 int hoist_py_await_buffer(PyObject *self)
 {
+	HOIST_PY_LOCK(self);
 	const hoist_py_buffer_object *o = (hoist_py_buffer_object *)self;
 	hoist_stream *stream = NULL;
 	if (!is_main_thread() || hoist_buffer_stream(o->buffer, &stream) < 0)

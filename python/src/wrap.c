@@ -329,6 +329,7 @@ PyObject *hoist_py_from_address(PyObject *type, PyObject *args, PyObject *keywor
 
 PyObject *hoist_py_get_cai(PyObject *self, void *closure)
 {
+	HOIST_PY_LOCK(self);
 	hoist_py_buffer_object *o = (hoist_py_buffer_object *)self;
 	hoist_cai cai = {.size = sizeof cai};
 	int err;

@@ -4,8 +4,11 @@
 import json
 import os
 import random
+import signal
 import struct
 import tempfile
+import threading
+import time
 import unittest
 
 SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "I32": 4}
@@ -61,6 +64,24 @@ def spoil_kept(path):
         first, second, digits = file.read().split("\n")[:3]
         file.seek(0)
         file.write("\n".join((first, second, digits[::-1], "")))
+
+
+def interrupted(test, call):
+    """`call` raises KeyboardInterrupt for a SIGINT that comes while it waits, or just before it on a slow machine."""
+    begun = threading.Event()
+
+    def interrupt():
+        begun.wait()
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with test.assertRaises(KeyboardInterrupt):
+            begun.set()
+            call()
+    finally:
+        thread.join()
 
 
 class WithModel(unittest.TestCase):

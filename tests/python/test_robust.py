@@ -21,6 +21,7 @@ import hoist
 import files
 
 LONG = os.environ.get("HOIST_TEST_FORM") == "long"
+FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -253,7 +254,8 @@ class Leaks(WithModel):
             now = self.allocated()
             grown.append((now[0] - memory[0], now[1] - memory[1]))
         after = self.holds()
-        self.assertEqual(after[0], before[0])
+        if not FREE_THREADED:  # which counts a type's references in each thread by itself
+            self.assertEqual(after[0], before[0])
         self.assertLess(abs(after[1] - before[1]), 50)
         self.assertLessEqual(after[2], before[2], "descriptors")
         self.assertLessEqual(after[3], before[3] + 2, "threads that the engine keeps")

@@ -349,8 +349,7 @@ class Ending(WithFolder):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
         save, _ = self.waiting()
-        threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)).start()
-        self.assertRaises(KeyboardInterrupt, save.wait)
+        files.interrupted(self, save.wait)
         self.assertRaises(hoist.errors.CancelledError, save.wait)
         self.nothing_is_left()
 

@@ -81,10 +81,11 @@ class Buffer:
         stream : Stream, optional
             Behind the work on this stream.
         """
+        end = self._end
         if self._buffer.closed:
             return
-        if self._end is not None:
-            self._end.stream = self._end.stream if stream is None else stream
+        if end is not None:
+            end.stream = end.stream if stream is None else stream
             self._buffer.close()
         else:
             self._buffer.close(stream)
@@ -109,8 +110,9 @@ class Buffer:
         self._live()
         if stream is None:
             raise TypeError("set_deallocation_stream() needs a stream")
-        if self._end is not None:
-            self._end.stream = stream
+        end = self._end
+        if end is not None:
+            end.stream = stream
         else:
             self._buffer._free_on(stream)
 
@@ -223,9 +225,10 @@ class Buffer:
         """
         self._live()
         if dst is None:
-            if self._mr is None:
+            mr = self._mr
+            if mr is None:
                 raise ValueError("the buffer has no memory resource: give dst")
-            dst = self._mr.allocate(self.size, stream=stream)
+            dst = mr.allocate(self.size, stream=stream)
         self._same_size(dst)
         dst._buffer.copy_from(self._buffer, stream=stream, nbytes=True)
         return dst

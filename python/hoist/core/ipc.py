@@ -136,7 +136,7 @@ def _rebuild(device, fd, uuid):
     """In the process that a pool was sent to."""
     if uuid not in _registry:
         handle = IPCAllocationHandle._init(fd.detach(), uuid)
-        _registry[uuid] = from_allocation_handle(DeviceMemoryResource, device, handle)
+        _registry.setdefault(uuid, from_allocation_handle(DeviceMemoryResource, device, handle))
         handle.close()
     return _registry[uuid]
 
@@ -144,9 +144,10 @@ def _rebuild(device, fd, uuid):
 def _reduce(mr):
     """The handle stays open: a process that is being started inherits the descriptor only later."""
     if mr.uuid not in _crossing:
-        _crossing[mr.uuid] = allocation_handle(mr)
+        _crossing.setdefault(mr.uuid, allocation_handle(mr))
+    handle = _crossing[mr.uuid]
     _registry.setdefault(mr.uuid, mr)
-    return _rebuild, (mr.device.spec, multiprocessing.reduction.DupFd(int(_crossing[mr.uuid])), mr.uuid)
+    return _rebuild, (mr.device.spec, multiprocessing.reduction.DupFd(int(handle)), mr.uuid)
 
 
 multiprocessing.reduction.register(DeviceMemoryResource, _reduce)
