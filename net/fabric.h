@@ -69,8 +69,8 @@
  * before hoist__fabric_connect(): a death in the microseconds between is not covered.  An order of
  * connecting would not help: the second side aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets
  * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16,
- * hoist__fabric_connect() blocks for minutes where a firewall swallows the packets to the peer's
- * port.
+ * hoist__fabric_connect() blocks for 3 s where a firewall swallows the packets to the peer's port,
+ * and then fails: hoist sets UCX_TCP_SYN_CNT=1.  A program's own value of either counts.
  *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _send(),
  * _disconnect() and _close(), and may call _send() but not _disconnect() or _close().

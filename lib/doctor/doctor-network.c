@@ -22,6 +22,6 @@ int hoist__doctor_network(hoist_doctor *doctor)
 	bool old = facts.major == SAFE_MAJOR && facts.minor < SAFE_MINOR;
 	return hoist__doctor_yes(doctor, NAME, "UCX %u.%u.%u (%s)%s: %s", facts.major, facts.minor,
 				 facts.patch, facts.library,
-				 old ? ", 1.16 or newer survives more failures of peers" : "",
+				 old ? ", 1.16 or newer survives more failures of peers, and waits for none" : "",
 				 facts.transports);
 }
