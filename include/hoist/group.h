@@ -73,7 +73,8 @@
  *
  * The same files: names, types, shapes and places of all tensors, metadata (with the digests that
  * files of `hoist cp --digest` hold), sizes of files, and 64 blocks from all over the files are
- * compared.  Times and inodes may differ.
+ * compared; and, between two ranks that both have digests of all tensors, in the files or kept beside
+ * them (hoist_checkpoint_keep_digests()), the digests.  Times and inodes may differ.
  *
  * Secret: a rank proves that it knows the group's secret, and asks the same of the other, before it
  * says or learns anything.  The secret is `secret`, or the environment's HOIST_GROUP_SECRET, or the

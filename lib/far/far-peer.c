@@ -88,7 +88,6 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 	struct hoist__far_message m = {
 		.kind = HOIST__FAR_HELLO,
 		.id = far->id,
-		.identity = {far->identity[0], far->identity[1]},
 		.n_cells = far->cells.n,
 		.n_patterns = far->wants.n_patterns,
 		.port = hoist__address_port(&far->listen_at),
@@ -96,6 +95,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.flag = far->reads,
 	};
 	const void *address;
+	memcpy(m.identity, far->identity, sizeof m.identity);
 	hoist__fabric_address(far->fabric, &address, &m.n_bytes);
 	m.bytes = address;
 	(void)snprintf(m.text, sizeof m.text, "%s", far->name);
@@ -270,13 +270,8 @@ static int check_hello(const struct hoist__far *far, const struct hoist__far_pee
 	if (strcmp(m->text, far->name) != 0)
 		return peer->connector ? hoist__far_fail_name(far, m->text, far->name)
 				       : hoist__far_fail_name(far, far->name, m->text);
-	if (m->n_cells != far->cells.n || m->identity[0] != far->identity[0] ||
-	    m->identity[1] != far->identity[1])
-		return hoist__fail(-EINVAL,
-				   "a member of the group \"%.63s\" has other files: all members "
-				   "must see the same checkpoint, byte for byte",
-				   far->name);
-	return n < HOIST__SWARM_MEMBERS ? 0 : fail_full(far);
+	int err = hoist__far_compare_files(far, peer, m);
+	return err < 0 || n < HOIST__SWARM_MEMBERS ? err : fail_full(far);
 }
 
 static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
@@ -395,7 +390,10 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 		    const struct hoist__far_message *m, uint64_t now)
 {
 	if (m->err < 0) {
-		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s", m->text);
+		bool files = m->err == -EINVAL;
+		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s%s%s%s",
+				      files ? "the member at " : "", files ? peer->at.text : "",
+				      files ? " says: " : "", m->text);
 		keep_refusal(far, peer, err);
 		return err;
 	}

@@ -219,7 +219,7 @@ struct hoist__far {
 	struct hoist__secret secret;
 	uint64_t id;
 	bool reads; /* it has the files */
-	uint64_t identity[2];
+	uint64_t identity[HOIST__CHECKPOINT_IDENTITY];
 	uint64_t timeout_ns;
 
 	struct hoist_load *load; /* from begin on */
@@ -315,9 +315,16 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 
 /* --- far-name.c --- */
 
-/* Digests tensors, metadata, sizes, and blocks from all over the files: the same result for all
- * that have the same files.  Returns: 0; as reading. */
-int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2]);
+/* Digests what the headers say of tensors, metadata, sizes, and blocks from all over the files to
+ * the first two words: the same result for all that have the same files.  The other two digest the
+ * digests of all tensors, which the files hold, or which are kept beside them; 0: not all are
+ * there. Returns: 0; as reading. */
+int hoist__far_identify(const struct hoist_checkpoint *checkpoint,
+			uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
+
+/* Does the member that says @hello have the same files?  Returns: 0; -EINVAL. */
+int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
+			     const struct hoist__far_message *hello);
 
 /* --- far.c --- */
 
