@@ -74,6 +74,8 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 		far->door_fd[i] = -1;
 	far->timeout_ns = group->timeout_ns < MOST_TIMEOUT_NS ? group->timeout_ns : MOST_TIMEOUT_NS;
 	far->report.note = far->note;
+	far->report.damage = far->account.damage;
+	far->report.way = far->account.way;
 	pthread_mutex_init(&far->lock, NULL);
 	int err = hoist__condition_init(&far->changed);
 	if (err < 0) {

@@ -177,6 +177,8 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 {
 	if (peer->tour.active)
 		hoist__far_show_more(far, peer);
+	if (peer->moved)
+		hoist__far_note_way(far, peer);
 	if (hoist__channel_proved(peer->channel) && !peer->visits) {
 		if (!peer->said_hello && peer->connector)
 			tell_hello(far, peer);
@@ -320,11 +322,17 @@ static int hear_ready(struct hoist__far *far, struct hoist__far_peer *peer,
 
 static int hear_warning(struct hoist__far *far, const struct hoist__far_message *m, uint64_t now)
 {
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
-		if (far->peers[i].joined && far->peers[i].id == m->id)
-			hoist__swarm_warned(far->swarm, far->peers[i].number, m->flag, now);
-	if (m->id == far->id)
+	const char *at = m->id == far->id ? "" : NULL;
+	if (at != NULL)
 		hoist__swarm_warned(far->swarm, 0, m->flag, now);
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		if (!far->peers[i].joined || far->peers[i].id != m->id)
+			continue;
+		hoist__swarm_warned(far->swarm, far->peers[i].number, m->flag, now);
+		at = far->peers[i].at.text;
+	}
+	if (m->flag && at != NULL)
+		hoist__far_note_damage(far, m->id, at, false);
 	hoist__log(load, "group \"%s\": member %016llx is %s", far->name, (unsigned long long)m->id,
 		   m->flag ? "damaged: its bytes were wrong" : "slow");
 	return 0;

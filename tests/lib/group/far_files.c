@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/far/far.h"
+#include "tests/lib/group/by-ucx.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/check.h"
 #include "tests/support/load-support.h"
@@ -77,6 +78,13 @@ static void look(hoist_checkpoint *checkpoint, hoist_load *load, int err)
 		return;
 	support_compare(checkpoint, load);
 	OK(hoist_group_get_report(load, &report));
+	check_at("%llu bytes by %s", (unsigned long long)report.received_bytes, report.way);
+	bool ways = report.received_bytes + report.sent_bytes > 0;
+	CHECK(report.damage[0] == '\0' && report.n_damaged == 0);
+	CHECK(ways == (report.way[0] != '\0'));
+	CHECK(ways == (strstr(report.way, by_ucx ? "tcp/" : "members of this machine") != NULL));
+	CHECK(ways && by_ucx ? strstr(report.way, ", host slots: ") != NULL
+			     : strstr(report.way, "slots") == NULL);
 	if (report.n_members == 2)
 		(void)__atomic_fetch_add(&said->marks[2], 1, __ATOMIC_SEQ_CST);
 }
@@ -95,9 +103,12 @@ static int drive(hoist_checkpoint *checkpoint, hoist_load *load, unsigned rank)
 static void rank_main(unsigned rank)
 {
 	hoist_group group = ranks_group(rank, 2);
-	const hoist_load_options o = {.size = sizeof o};
+	hoist_load_options o = {.size = sizeof o};
+	if (by_ucx)
+		o.device = support_device("cuda:0");
 	group.timeout_ns = UINT64_C(600000000000);
 	ranks_load_driven(&group, paths[rank], &o, drive, look);
+	hoist_device_unref(o.device);
 	said->marks[rank] = ENDED;
 }
 
@@ -115,6 +126,15 @@ static void the_same_files_meet(void)
 {
 	run("model.safetensors", "copy.safetensors");
 	CHECK(said->err[0] == 0 && said->err[1] == 0 && said->marks[2] == 2);
+}
+
+/* By UCX, to a device: the report says by which transports, and why through slots of the host's. */
+static void the_way_is_told(void)
+{
+	by_ucx = true;
+	run("model.safetensors", "copy.safetensors");
+	CHECK(said->err[0] == 0 && said->err[1] == 0 && said->marks[2] == 2);
+	by_ucx = false;
 }
 
 static void who_has_no_digests_joins(void)
@@ -137,8 +157,10 @@ static void other_digests_are_refused(void)
 int main(void)
 {
 	ranks_begin_far();
+	support_emulate("cuda:1");
 	make_files();
 	CASE(the_same_files_meet);
+	CASE(the_way_is_told);
 	CASE(who_has_no_digests_joins);
 	CASE(other_digests_are_refused);
 	support_cleanup();
