@@ -127,10 +127,11 @@ static bool over_memlock(size_t bytes, uint64_t *limit_bytes)
 	return bytes > limit.rlim_cur || locked > limit.rlim_cur - bytes;
 }
 
-static int cpu_host_register(struct hoist__dev *dev, void *address, size_t bytes)
+static int cpu_host_register(struct hoist__dev *dev, void *address, size_t bytes, bool read_only)
 {
 	uint64_t limit = 0;
 	(void)dev;
+	(void)read_only;
 	if (mlock(address, bytes) == 0)
 		return 0;
 	int err = -errno;

@@ -210,7 +210,8 @@ struct hoist__cu_copy_3d {
 	X(HOIST__CU_EVENT_BLOCKING_SYNC, 1, CU_EVENT_BLOCKING_SYNC)                                \
 	X(HOIST__CU_EVENT_DISABLE_TIMING, 2, CU_EVENT_DISABLE_TIMING)                              \
 	X(HOIST__CU_HOST_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                        \
-	X(HOIST__CU_HOST_REGISTER_MAPPED, 2, CU_MEMHOSTREGISTER_DEVICEMAP)
+	X(HOIST__CU_HOST_REGISTER_MAPPED, 2, CU_MEMHOSTREGISTER_DEVICEMAP)                         \
+	X(HOIST__CU_HOST_REGISTER_READ_ONLY, 8, CU_MEMHOSTREGISTER_READ_ONLY)
 
 enum hoist__cu_constant {
 #define X(constant, value, vendor) constant = value,

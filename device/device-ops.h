@@ -110,7 +110,7 @@ struct hoist__dev_ops {
 	int (*mem_info)(struct hoist__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 	int (*mem_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret);
 	int (*mem_free)(struct hoist__dev *dev, uintptr_t address, size_t bytes);
-	int (*host_register)(struct hoist__dev *dev, void *address, size_t bytes);
+	int (*host_register)(struct hoist__dev *dev, void *address, size_t bytes, bool read_only);
 	int (*host_unregister)(struct hoist__dev *dev, void *address, size_t bytes);
 	int (*host_address)(struct hoist__dev *dev, void *address, uintptr_t *ret);
 	int (*managed_alloc)(struct hoist__dev *dev, size_t bytes, uintptr_t *ret); /* or NULL */

@@ -163,6 +163,13 @@ int hoist__dev_mem_free(struct hoist__dev *dev, uintptr_t address, size_t bytes)
  * copy that runs into the next one.
  * Returns: 0; -EPERM (memlock limit, with the remedy); -ENOMEM; -EREMOTEIO. */
 int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes);
+
+/* The same of memory that may be mapped without write permission: devices only read it.  The plain
+ * registration of such memory fails, as it pins the pages for writing.
+ * Returns: as above; -ENOTSUP, HIP, or a device without
+ *   CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED. */
+int hoist__dev_host_register_read_only(struct hoist__dev *dev, void *address, size_t bytes);
+
 int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes);
 
 /* The address by which kernels on @dev see registered host memory. */

@@ -46,10 +46,18 @@ static int driver_mem_free(struct hoist__dev *dev, uintptr_t address, size_t byt
 	return RELEASE(dev, "freeing device memory", CALL(Free)((NATIVE(device_ptr))address));
 }
 
-static int driver_host_register(struct hoist__dev *dev, void *address, size_t bytes)
+static int driver_host_register(struct hoist__dev *dev, void *address, size_t bytes, bool read_only)
 {
-	const unsigned flags = VALUE(HOST_REGISTER_PORTABLE) | VALUE(HOST_REGISTER_MAPPED);
-	int err = RUN_RELAXED(dev, HOST_REGISTER, CALL(HostRegister)(address, bytes, flags));
+	static const char what[] = "registration of memory that is mapped for reading only";
+	const unsigned flags = VALUE(HOST_REGISTER_PORTABLE) | VALUE(HOST_REGISTER_MAPPED) |
+			       (read_only ? VALUE(HOST_REGISTER_READ_ONLY) : 0);
+	RESULT result = VALUE(SUCCESS);
+	if (read_only && VALUE(HOST_REGISTER_READ_ONLY) == 0)
+		return hoist__driver_fail_lacks(dev, what);
+	int err =
+		RUN_RELAXED(dev, HOST_REGISTER, result = CALL(HostRegister)(address, bytes, flags));
+	if (read_only && result == VALUE(ERROR_NOT_SUPPORTED))
+		return hoist__driver_fail_refuses(dev, (int)result, what);
 	return err < 0 ? hoist__driver_fail_register(err, bytes) : 0;
 }
 

@@ -227,6 +227,10 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_HOST_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                           \
 	X(HOIST__HIP_HOST_REGISTER_MAPPED, 2, hipHostRegisterMapped)
 
+/* HIP pins pages for writing only: AMD's kernel driver refuses a map without write permission, and
+ * its bit 8 means coarse-grained memory. */
+#define HOIST__HIP_HOST_REGISTER_READ_ONLY 0u
+
 /* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases have no
  * attribute of that number, and answer hipErrorInvalidValue. */
 #define HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID 92

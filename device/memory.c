@@ -73,7 +73,13 @@ static int check_host(const struct hoist__dev *dev, const void *address, size_t 
 int hoist__dev_host_register(struct hoist__dev *dev, void *address, size_t bytes)
 {
 	int err = check_host(dev, address, bytes);
-	return err < 0 ? err : dev->ops->host_register(dev, address, bytes);
+	return err < 0 ? err : dev->ops->host_register(dev, address, bytes, false);
+}
+
+int hoist__dev_host_register_read_only(struct hoist__dev *dev, void *address, size_t bytes)
+{
+	int err = check_host(dev, address, bytes);
+	return err < 0 ? err : dev->ops->host_register(dev, address, bytes, true);
 }
 
 int hoist__dev_host_unregister(struct hoist__dev *dev, void *address, size_t bytes)

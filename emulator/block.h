@@ -4,8 +4,16 @@
 #ifndef HOIST_EMULATOR_BLOCK_H
 #define HOIST_EMULATOR_BLOCK_H
 
+#include <sys/mman.h>
+
 #include "emulator/pool.h"
 #include "emulator/stream.h"
+
+/* Since Linux 5.14, which the C library may not know. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 struct hoist__emu_piece;
 struct hoist__emu_window;

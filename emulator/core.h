@@ -141,7 +141,7 @@ struct hoist__emu_device {
 	struct hoist__emu_stream *null_stream; /* made on first use */
 	/* bit n: the device reaches memory of device n; peer.c */
 	uint64_t peers;
-	uint64_t engine_free_ns[3];	       /* by direction: when the copy engine is next idle */
+	uint64_t engine_free_ns[3]; /* by direction: when the copy engine is next idle */
 };
 
 enum hoist__emu_direction { EMU_TO_DEVICE, EMU_TO_HOST, EMU_ON_DEVICE };
@@ -258,7 +258,9 @@ int hoist__emu_managed_alloc(struct hoist__emu_device *device, size_t bytes, uin
 #define EMU_PREFER_HOST (-2)
 #define EMU_PREFER_NODE(node) (-3 - (node))
 int hoist__emu_prefer(uintptr_t address, size_t bytes, int preferred);
-int hoist__emu_register(void *address, size_t bytes);
+/* @read_only: the memory may be mapped without write permission; else its pages are pinned for
+ * writing, and such a map is refused. */
+int hoist__emu_register(void *address, size_t bytes, bool read_only);
 
 /* Pinned memory that the driver allocates: a registration that only free ends. */
 int hoist__emu_host_alloc(size_t bytes, void **ret);

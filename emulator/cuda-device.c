@@ -63,6 +63,7 @@ static const struct {
 	{102, 1},	 /* virtual memory */
 	{106, 32},	 /* blocks of a multiprocessor */
 	{111, 1 << 10},	 /* shared memory that the driver takes */
+	{113, 1},	 /* registration of memory that is mapped for reading only */
 	{115, 1},	 /* pools */
 	{119, 1},	 /* pools go to other processes as file descriptors */
 	{126, 1},	 /* domains of memory */

@@ -57,7 +57,8 @@ RESULT SYMBOL(HostRegister)(void *address, size_t bytes, unsigned int flags)
 	if (result == EMU_SUCCESS && (flags & ~0xfu) != 0)
 		result = EMU_INVALID_VALUE;
 	if (result == EMU_SUCCESS)
-		result = hoist__emu_register(address, bytes);
+		result = hoist__emu_register(address, bytes,
+					     (flags & VALUE(HOST_REGISTER_READ_ONLY)) != 0);
 	return hoist__emu_face_leave(result);
 }
 

@@ -22,10 +22,6 @@
 #include "base/checked.h"
 #include "emulator/stream.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define ALIGNMENT ((size_t)512)
 #define HUGE_PAGE ((size_t)2 << 20)
 

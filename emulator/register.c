@@ -42,11 +42,22 @@ static int register_block(struct hoist__emu_block *block)
 	return EMU_SUCCESS;
 }
 
-int hoist__emu_register(void *address, size_t bytes)
+/* Tells whether the page could be pinned for writing.  A kernel that cannot tell (before 5.14)
+ * knows neither advice. */
+static bool is_writable(uintptr_t address)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	void *first = (void *)(address & ~(page - 1));
+	return madvise(first, page, MADV_POPULATE_WRITE) == 0 || errno != EINVAL ||
+	       madvise(first, page, MADV_POPULATE_READ) != 0;
+}
+
+int hoist__emu_register(void *address, size_t bytes, bool read_only)
 {
 	uintptr_t start = (uintptr_t)address;
 	if (address == NULL || bytes == 0 || bytes > UINTPTR_MAX - start ||
-	    !hoist__emu_is_mapped(start, bytes))
+	    !hoist__emu_is_mapped(start, bytes) ||
+	    (!read_only && !(is_writable(start) && is_writable(start + bytes - 1))))
 		return EMU_INVALID_VALUE;
 	int result = hoist__emu_unsafe();
 	if (result != EMU_SUCCESS)

@@ -170,7 +170,8 @@ static int queue_boxes(struct hoist__staging *staging, struct hoist__slot *slot,
 		       enum hoist__copy kind, const struct hoist__slot_box *boxes, size_t n_boxes,
 		       size_t *n_queued)
 {
-	uintptr_t base = staging_slot_of(slot)->address;
+	uintptr_t base =
+		slot->from != NULL ? (uintptr_t)slot->from : staging_slot_of(slot)->address;
 	int err = 0;
 	assert(stream < staging->n_streams);
 	HOIST__ASSERT(slot == &staging->slots[slot->index].slot);

@@ -397,6 +397,7 @@ struct hoist__slot *hoist__staging_acquire(struct hoist__staging *staging)
 	assert(slot->state == HOIST__SLOT_FREE);
 	slot->state = HOIST__SLOT_READING;
 	slot->useful = 0;
+	slot->from = NULL;
 	slot->request = (struct hoist__request){
 		.address = (unsigned char *)staging->slots[slot->index].address,
 	};

@@ -80,6 +80,9 @@ struct hoist__slot {
 	enum hoist__slot_state state;
 	unsigned index;
 	size_t useful;		 /* set by the owner: bytes that the slot's copies bring */
+	const void *from;	 /* set by the owner: copies read these bytes in place of the slot's.
+				  * They lie in one registration, and stay until the slot is FREE;
+				  * NULL: the slot's */
 	struct hoist__list node; /* in the staging's free, copying or fetching list */
 };
 

@@ -192,6 +192,20 @@ static int copy(struct hoist__load_source *source, size_t file, uint64_t offset,
 	return 0;
 }
 
+/* Chunks that are cut at cells have one (lib/swarm/cells.h). */
+static unsigned char *reach(struct hoist__load_source *source, const struct hoist__chunk *chunk)
+{
+	struct hoist__member *member = hoist__member_of(source);
+	size_t file = hoist__cells_file_of(&member->cells, chunk);
+	const struct hoist__cell *cell = cell_of(member, file, chunk->offset);
+	const struct hoist__cell *last = cell_of(member, file, chunk->offset + chunk->need - 1);
+	if (!cell->shared || last != cell)
+		return NULL;
+	unsigned char *from = member->ops->reach(member->transport, member->load->job.dev,
+						 cell->owner, cell->ordinal);
+	return from != NULL ? from + chunk->offset % HOIST__CELL_BYTES : NULL;
+}
+
 static void landed(struct hoist__load_source *source, const struct hoist__chunk *chunk)
 {
 	struct hoist__member *member = hoist__member_of(source);
@@ -261,6 +275,7 @@ const struct hoist__load_source_ops hoist__member_ops = {
 	.look = look,
 	.alike = alike,
 	.copy = copy,
+	.reach = reach,
 	.landed = landed,
 	.step = step,
 	.end = end,

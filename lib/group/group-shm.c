@@ -25,24 +25,6 @@
 
 _Static_assert(sizeof(struct hoist__shm_header) <= HOIST__SHM_HEADER_BYTES, "there is room");
 
-static size_t wants_bytes(const struct hoist__transport *t)
-{
-	return (size_t)hoist__round_up(hoist__wants_words(t->options.n_cells) * sizeof(uint64_t),
-				       HOIST__BLOCK_BYTES);
-}
-
-/* The place of the first slot in a rank's memory. */
-static size_t slots_at(const struct hoist__transport *t)
-{
-	return (size_t)hoist__round_up(HOIST__SHM_HEADER_BYTES + wants_bytes(t), HOIST__CELL_BYTES);
-}
-
-static unsigned char *slot_of(const struct hoist__transport *t, unsigned rank, uint32_t ordinal)
-{
-	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) + slots_at(t) +
-	       ordinal % HOIST__GROUP_SLOTS * HOIST__CELL_BYTES;
-}
-
 void hoist__shm_ring(const struct hoist__transport *t, unsigned rank)
 {
 	const uint64_t one = 1;
@@ -239,6 +221,7 @@ static void shm_close(struct hoist__transport *t)
 	if (t == NULL)
 		return;
 	shm_stop(t);
+	hoist__shm_unpin(t);
 	for (unsigned r = 0; r < HOIST__GROUP_RANKS; r++) {
 		struct hoist__shm_peer *peer = &t->peers[r];
 		hoist__shm_hang_up(peer);
@@ -266,7 +249,7 @@ static int make_own(struct hoist__transport *t)
 {
 	struct hoist__shm_peer *own = &t->peers[t->options.rank];
 	int fd = -1;
-	t->bytes = slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
+	t->bytes = hoist__shm_slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
 	int err = hoist__shared_create(t->bytes, &own->shared);
 	if (err == 0)
 		err = hoist__shared_export(own->shared, true, &fd);
@@ -373,7 +356,7 @@ static int populate_slot(unsigned char *slot)
 static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t before,
 		    unsigned char **ret)
 {
-	unsigned char *slot = slot_of(t, t->options.rank, ordinal);
+	unsigned char *slot = hoist__shm_slot(t, t->options.rank, ordinal);
 	bool first = ordinal < HOIST__GROUP_SLOTS;
 	if (!first && !released(t, ordinal, before)) {
 		wait_for_ring(t);
@@ -404,7 +387,7 @@ static const unsigned char *shm_arrived(const struct hoist__transport *t, unsign
 		wait_for_ring(t);
 		there = atomic_load(published) == ordinal + 1;
 	}
-	return there ? slot_of(t, owner, ordinal) : NULL;
+	return there ? hoist__shm_slot(t, owner, ordinal) : NULL;
 }
 
 static void shm_release(struct hoist__transport *t, unsigned owner, uint32_t ordinal)
@@ -447,6 +430,7 @@ const struct hoist__transport_ops hoist__transport_shm = {
 	.slot = shm_slot,
 	.publish = shm_publish,
 	.arrived = shm_arrived,
+	.reach = hoist__shm_reach,
 	.release = shm_release,
 	.check = shm_check,
 	.finish = shm_finish,

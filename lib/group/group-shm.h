@@ -4,6 +4,7 @@
  *   group-shm.c        the object: slots, cells, the watch over the others
  *   group-shm-meet.c   how ranks find each other
  *   group-shm-wire.c   messages
+ *   group-shm-pin.c    registers slots with a driver, so that devices copy from them
  *
  * Each rank makes one piece of memory, which no other process can write to or shrink
  * (alloc/shared.h):
@@ -48,9 +49,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "alloc/shared.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "lib/group/transport.h"
 
@@ -84,6 +87,14 @@ struct hoist__shm_peer {
 
 enum hoist__shm_state { HOIST__SHM_MEETING, HOIST__SHM_MET };
 
+/* Slots are registered as devices first copy from them. */
+struct hoist__shm_pins {
+	struct hoist__dev *dev; /* NULL: none is */
+	bool own_refused;    /* the driver refused a slot of this rank, or of another one: it is */
+	bool others_refused; /* not asked again */
+	bool pinned[HOIST__GROUP_RANKS][HOIST__GROUP_SLOTS];
+};
+
 struct hoist__transport {
 	struct hoist__transport_options options; /* `wants` is not followed after open */
 	char name[HOIST__SHM_NAME_BYTES];
@@ -95,6 +106,7 @@ struct hoist__transport {
 
 	pthread_t thread;
 	bool has_thread;
+	struct hoist__shm_pins pins; /* the driving thread's */
 	_Atomic bool stopping;
 	_Atomic bool stepped; /* the load was driven since the last tick */
 	pthread_mutex_t lock;
@@ -109,11 +121,37 @@ static inline struct hoist__shm_header *hoist__shm_own(const struct hoist__trans
 	return t->peers[t->options.rank].header;
 }
 
+/* The place of the first slot in a rank's memory. */
+static inline size_t hoist__shm_slots_at(const struct hoist__transport *t)
+{
+	uint64_t wants = hoist__wants_words(t->options.n_cells) * sizeof(uint64_t);
+	return (size_t)hoist__round_up(HOIST__SHM_HEADER_BYTES +
+					       hoist__round_up(wants, HOIST__BLOCK_BYTES),
+				       HOIST__CELL_BYTES);
+}
+
+/* The slot of the rank's cell @ordinal.  Pre: the rank has come. */
+static inline unsigned char *hoist__shm_slot(const struct hoist__transport *t, unsigned rank,
+					     uint32_t ordinal)
+{
+	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) +
+	       hoist__shm_slots_at(t) + ordinal % HOIST__GROUP_SLOTS * HOIST__CELL_BYTES;
+}
+
 /* Closes the connection to the rank. */
 void hoist__shm_hang_up(struct hoist__shm_peer *peer);
 
 /* Rings the rank's bell; never blocks. */
 void hoist__shm_ring(const struct hoist__transport *t, unsigned rank);
+
+/* --- group-shm-pin.c --- */
+
+/* transport->reach(). */
+unsigned char *hoist__shm_reach(struct hoist__transport *t, struct hoist__dev *dev, unsigned owner,
+				uint32_t ordinal);
+
+/* Ends all registrations.  Pre: no copy from a slot is in flight. */
+void hoist__shm_unpin(struct hoist__transport *t);
 
 /* --- group-shm-meet.c --- */
 

@@ -10,12 +10,14 @@
  *
  * A group's load is an ordinary load in each rank.  Chunks of cells that no other rank wants are
  * read as ever.  All other bytes are foreign, those of the rank's own cells too: they are copied
- * out of the slots of the cell's owner.
+ * out of the slots of the cell's owner; or devices copy them from there, if the slots can be
+ * registered with their driver (group-shm-pin.c).
  *
  *     begin    walk the chunks: wants, and how many chunks touch each cell (`cells.touches`)
  *              meet the others; all compute the same owners; the feeder starts
  *     look     a chunk may be copied once all its shared cells have arrived
- *     landed   a cell that no chunk touches any more is released
+ *     landed   a cell that no chunk touches any more is released.  A chunk that devices copy from
+ *              the slot lands once the copies have ended
  *     step     the load ends once all ranks have all that they want
  *
  * Progress: feeders publish in the order of the files.  Chunks come nearly in that order: from the

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device.h"
 #include "lib/group/ownership.h"
 
 #define HOIST__GROUP_SLOTS 8u
@@ -63,6 +64,11 @@ struct hoist__transport_ops {
 	/* The bytes of the cell; NULL: not yet. */
 	const unsigned char *(*arrived)(const struct hoist__transport *transport, unsigned owner,
 					uint32_t ordinal);
+	/* The cell, which has arrived, in memory that is registered with the driver of @dev: all of
+	 * its api's devices may copy from there until the cell is released.  NULL: the driver takes
+	 * no such registration.  Each slot is registered once, until close. */
+	unsigned char *(*reach)(struct hoist__transport *transport, struct hoist__dev *dev,
+				unsigned owner, uint32_t ordinal);
 	void (*release)(struct hoist__transport *transport, unsigned owner, uint32_t ordinal);
 	int (*check)(struct hoist__transport *transport);
 	/* This rank has all that it wants.  True: so have the others. */

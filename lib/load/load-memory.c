@@ -10,6 +10,7 @@
 #include "lib/buffer/portions.h"
 #include "lib/load/load.h"
 #include "lib/memory/device-memory.h"
+#include "lib/plan/adaptive.h"
 
 /* From this size on, populating fresh memory while it is read into pays for its threads. */
 #define POPULATE_BYTES ((uint64_t)8 << 20)
@@ -157,7 +158,8 @@ static int allocate_on(struct hoist_load *load, struct hoist__target *target, ho
 	if (target->storages == NULL)
 		return hoist__fail_nomem("a load", plan->n_lots * sizeof(struct hoist__storage *));
 	if (load->n_maps > 0) {
-		err = hoist__adaptive_allocate(load, &target->storages[0]);
+		err = hoist__adaptive_allocate(load->checkpoint, &load->plan, target->device,
+					       &load->n_maps, &target->storages[0]);
 		load->fresh = err == 0 ? hoist__storage_ref(target->storages[0]) : NULL;
 		return err;
 	}

@@ -12,6 +12,7 @@
 #include "lib/core/options.h"
 #include "lib/device/device.h"
 #include "lib/load/give.h"
+#include "lib/plan/adaptive.h"
 
 #define DEFAULT_TENSOR_ALIGN 256
 #define MAX_DEPTH 4096u
@@ -138,6 +139,16 @@ static int list_files(struct hoist_load *load)
 	return 0;
 }
 
+/* Tells whether the load was asked to be adaptive, and hot ranges can be mapped in its destination;
+ * else the load reads as HOIST_IO_AUTO does. */
+static bool can_adapt(const struct hoist_load *load, const struct hoist__load_asked *asked)
+{
+	return load->options.io == HOIST_IO_ADAPTIVE && load->to_host && load->n_targets == 1 &&
+	       asked->targets[0].memory == NULL && load->into == NULL &&
+	       load->options.window_bytes == 0 && (load->options.flags & HOIST__LOAD_SPLITS) == 0 &&
+	       !load->plan.has_staged && load->plan.n_lots == 1;
+}
+
 /* The plan depends on where the load goes, all else on the plan. */
 static int lay_out(struct hoist_load *load, const hoist_load_options *o,
 		   struct hoist__load_asked *asked)
@@ -154,8 +165,8 @@ static int lay_out(struct hoist_load *load, const hoist_load_options *o,
 	if (err == 0)
 		err = load->maps ? hoist__mapped_check(load)
 				 : hoist__load_check_memory(load, asked);
-	if (err == 0 && hoist__adaptive_suits(load, asked))
-		err = hoist__adaptive_find(load);
+	if (err == 0 && can_adapt(load, asked))
+		err = hoist__adaptive_find(load->checkpoint, &load->plan, &load->n_maps);
 	if (err == 0)
 		err = list_files(load);
 	if (err == 0 && (o->flags & HOIST__LOAD_DIGESTS) != 0)
@@ -186,6 +197,7 @@ void hoist__load_free(struct hoist_load *load)
 	free(load->lots);
 	free(load->files);
 	free(load->boxes);
+	free(load->reached);
 	free(load->flights);
 	free(load->requests);
 	free(load->rows);

@@ -4,7 +4,6 @@
  *   load.c           the object: start, drive, wait, cancel, end
  *   load-target.c    targets: what is asked for, devices, streams, wants
  *   load-memory.c    the memory of the lots on each target
- *   load-adaptive.c  hot ranges that are mapped, in a load that reads the rest
  *   load-mapped.c    maps in place of devices, streams and memory (checkpoint-map.h)
  *   load-result.c    the results: buffers, figures, reasons
  *   load-next.c      tensors that are given while the load runs (give.h)
@@ -131,6 +130,7 @@ struct hoist__flight {
 	bool mapped;			 /* in its place: n_open is 0 */
 	bool settling;			 /* requests[0] is the work, in the engine */
 	bool sourced;			 /* bytes come from the load's source */
+	bool reached;			 /* devices copy from the source's memory: n_open is 0 */
 	struct hoist_load *load;	 /* for the work */
 	struct hoist__rows *rows; /* room for HOIST__LOAD_ROWS, if any chunk may be straight */
 	struct hoist__slot *slot; /* NULL: an image, or straight to the host */
@@ -139,6 +139,12 @@ struct hoist__flight {
 	unsigned disk;		  /* of load->disks */
 	uint64_t sequence;	  /* the chunk's number on its disk, in plan order */
 	struct hoist__list node;  /* in free_flights or waiting */
+};
+
+/* A chunk that devices copy from the memory of the load's source. */
+struct hoist__reached {
+	const struct hoist__slot *slot; /* FREE once the copies have ended */
+	struct hoist__chunk chunk;
 };
 
 /* The way of one read: direct or cached, and whether the pages that the read brings into the page
@@ -260,9 +266,12 @@ struct hoist_load {
 	bool needs_slots;		 /* a disk's next chunk does, and there are none */
 	unsigned n_parts;		 /* requests of each flight */
 	struct hoist__list free_flights;
-	struct hoist__list waiting;    /* flights behind the sequence that is due, in no order */
-	struct hoist__slot_box *boxes; /* room for one batch of copies */
-	size_t staged_bytes;	       /* of a chunk, at most; 0: there are no slots yet */
+	struct hoist__list waiting;	/* flights behind the sequence that is due, in no order */
+	struct hoist__slot_box *boxes;	/* room for one batch of copies */
+	struct hoist__reached *reached; /* room for each slot */
+	unsigned n_reached;
+	uint64_t reached_bytes; /* useful bytes of all such chunks */
+	size_t staged_bytes;	/* of a chunk, at most; 0: there are no slots yet */
 	struct hoist__routes routes;
 	hoist_load_report report;
 
@@ -329,18 +338,6 @@ int hoist__load_make_buffer(struct hoist_load *load, size_t index, size_t target
 bool hoist__load_has_given_all(struct hoist_load *load);
 
 /* --- maps --- */
-
-/* True if the load was asked to be adaptive, and hot ranges can be mapped in its destination; else
- * the load reads as HOIST_IO_AUTO does. */
-bool hoist__adaptive_suits(const struct hoist_load *load, const struct hoist__load_asked *asked);
-
-/* Finds the hot ranges, and splits the plan's extents there.  Pre: the load suits.
- * Returns: 0; -ENOMEM. */
-int hoist__adaptive_find(struct hoist_load *load);
-
-/* Makes the only lot as a patchwork.  Pre: n_maps > 0, which then counts the maps that were made.
- * Returns: 0; -ENOMEM. */
-int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **ret);
 
 /* Returns: 0; -ENOTSUP, -EINVAL for options that exclude maps. */
 int hoist__mapped_check(const struct hoist_load *load);

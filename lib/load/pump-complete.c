@@ -294,6 +294,8 @@ void hoist__pump_reclaimed(struct hoist_load *load, int n)
 		hoist__job_fail(&load->job, n);
 		return;
 	}
+	if (n > 0)
+		hoist__pump_land_reached(load);
 	atomic_fetch_add_explicit(&load->arrived, hoist__staging_take_copied(load->job.staging),
 				  memory_order_relaxed);
 	hoist__give_copied(load, (unsigned)n);

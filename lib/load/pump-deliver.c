@@ -330,6 +330,8 @@ int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 	HOIST__ASSERT(flight->n_open == 0 && slot->state == HOIST__SLOT_FULL);
 	slot->useful = flight->chunk.useful;
 	int err = copy_to_devices(load, flight);
+	if (flight->reached)
+		hoist__pump_reached(load, flight);
 	if (slot->state == HOIST__SLOT_COPYING)
 		hoist__give_queued(load);
 	if (err == 0)
@@ -338,6 +340,7 @@ int hoist__pump_deliver(struct hoist_load *load, struct hoist__flight *flight)
 		return err;
 	/* Nothing went to a device. */
 	hoist__slot_release(load->job.staging, slot);
+	hoist__pump_land_reached(load);
 	if (err == 0)
 		atomic_fetch_add_explicit(&load->arrived, flight->chunk.useful,
 					  memory_order_relaxed);

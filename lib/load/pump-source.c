@@ -41,6 +41,55 @@ bool hoist__pump_source_admits(struct hoist_load *load, unsigned index)
 	return state != HOIST__SOURCE_LATER;
 }
 
+/* --- from the source's memory to devices --- */
+
+/* Tells whether all devices get the chunk's bytes as they are in the file, and the host none. */
+static bool is_for_devices(const struct hoist_load *load, const struct hoist__flight *flight)
+{
+	bool host = load->to_host;
+	for (size_t t = 0; t < load->n_targets; t++)
+		host = host || load->targets[t].to_host;
+	return !host && flight->chunk.n_parts == 1 && flight->chunk.laid == 0 &&
+	       !load->plan.has_conversion;
+}
+
+void hoist__pump_reach(struct hoist_load *load, struct hoist__flight *flight)
+{
+	struct hoist__load_source *source = load->source;
+	flight->reached = false;
+	if (!flight->sourced || source->ops->reach == NULL || !is_for_devices(load, flight))
+		return;
+	unsigned char *from = source->ops->reach(source, &flight->chunk);
+	if (from == NULL)
+		return;
+	HOIST__ASSERT(hoist__pump_slot_offset(load, flight) == 0);
+	flight->reached = true;
+	flight->address = from;
+	flight->slot->from = from;
+}
+
+void hoist__pump_reached(struct hoist_load *load, const struct hoist__flight *flight)
+{
+	HOIST__ASSERT(load->n_reached < hoist__staging_n_slots(load->job.staging));
+	load->reached[load->n_reached++] = (struct hoist__reached){flight->slot, flight->chunk};
+	load->reached_bytes += flight->chunk.useful;
+}
+
+void hoist__pump_land_reached(struct hoist_load *load)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < load->n_reached; i++) {
+		const struct hoist__reached *reached = &load->reached[i];
+		if (reached->slot->state == HOIST__SLOT_FREE)
+			load->source->ops->landed(load->source, &reached->chunk);
+		else
+			load->reached[n++] = *reached;
+	}
+	load->n_reached = n;
+}
+
+/* --- by the crew --- */
+
 /* Copies the foreign bytes of the flight's chunk.  A thread of the crew. */
 static int copy_chunk(void *owner)
 {

@@ -190,6 +190,7 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	flight->straight = disk->straight;
 	flight->mapped = mapped;
 	flight->sourced = disk->sourced;
+	flight->reached = false;
 	flight->slot = NULL;
 	flight->address = NULL;
 	if (image) {
@@ -200,6 +201,9 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	}
 	if (flight->slot == NULL)
 		hoist__into_touch(load->into, &flight->chunk);
+	else
+		hoist__pump_reach(load, flight);
+	bool there = mapped || flight->reached;
 	flight->lap = (struct hoist__lap){
 		.kind = HOIST_INTERVAL_STRAIGHT,
 		.number = (unsigned)(flight - load->flights),
@@ -208,12 +212,12 @@ static struct hoist__flight *prepare(struct hoist_load *load, unsigned index, bo
 	};
 	flight->disk = index;
 	flight->sequence = disk->next_sequence++;
-	flight->n_open = mapped ? 0 : flight->chunk.n_parts;
+	flight->n_open = there ? 0 : flight->chunk.n_parts;
 	disk->has_next = false;
 	disk->has_way = false;
 	disk->n_flights++;
 	disk->n_requests += flight->n_open;
-	HOIST__ASSERT(mapped == (flight->n_open == 0) && flight->n_open <= load->n_parts);
+	HOIST__ASSERT(there == (flight->n_open == 0) && flight->n_open <= load->n_parts);
 	HOIST__ASSERT(disk->n_flights <= disk->most_flights && disk->n_requests <= disk->depth);
 	return flight;
 }
@@ -238,7 +242,7 @@ static struct hoist__flight *next_flight(struct hoist_load *load, unsigned room,
 }
 
 /* Fills the batch with the requests of as many chunks as there is room for, all parts of each.
- * Mapped chunks need none, and arrive at once.
+ * Chunks that are mapped or reached need none, and arrive at once.
  * Returns: the number of requests. */
 static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batch, unsigned most,
 			   unsigned *ret_wait)
@@ -248,8 +252,12 @@ static unsigned fill_batch(struct hoist_load *load, struct hoist__request **batc
 	*ret_wait = HOIST__MAX_DISKS;
 	while ((flight = next_flight(load, most - n, ret_wait)) != NULL) {
 		unsigned n_open = flight->n_open;
-		if (flight->mapped)
+		if (flight->reached)
+			hoist__slot_filled(load->job.staging, flight->slot);
+		if (n_open == 0) {
 			hoist__pump_arrive(load, flight);
+			continue;
+		}
 		if (flight->sourced) {
 			n += hoist__pump_fill_sourced(load, flight, &batch[n]);
 			continue;

@@ -145,6 +145,10 @@ static int make_staging(struct hoist__job *job)
 	if (load->boxes == NULL)
 		return hoist__fail_nomem("a table of copies",
 					 HOIST__PUMP_BOXES * sizeof *load->boxes);
+	size_t n_reached = load->source != NULL ? hoist__staging_n_slots(job->staging) : 0;
+	load->reached = calloc(n_reached + 1, sizeof *load->reached);
+	if (load->reached == NULL)
+		return hoist__fail_nomem("a table of chunks", n_reached * sizeof *load->reached);
 	return 0;
 }
 
@@ -326,6 +330,9 @@ static void end(struct hoist__job *job)
 	HOIST__ASSERT(load->maps || load->job.phase != HOIST__JOB_RUNNING ||
 		      (load->arrived == load->plan.bytes && lots_are_complete(load)));
 	leave_files(load);
+	/* Devices may still copy from the memory of the source. */
+	if (load->n_reached > 0)
+		hoist__staging_settle(job->staging);
 	if (load->source != NULL)
 		load->source->ops->end(load->source, load);
 	hoist__load_finish_report(load);
@@ -388,11 +395,12 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 		(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_COPY);
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {
-		/* While slots are free, the load goes on with the next read that ends.  Else the
-		 * end of a copy may come first, and wakes the engine. */
-		bool copying =
-			n_copying > 0 && (n_inflight == 0 || hoist__give_awaits_copies(load) ||
-					  hoist__staging_n_free(load->job.staging) == 0);
+		/* While slots are free, the load goes on with the next read that ends.  Else, or if
+		 * the source waits for its memory, the end of a copy may come first, and wakes the
+		 * engine. */
+		bool copying = n_copying > 0 && (n_inflight == 0 || load->n_reached > 0 ||
+						 hoist__give_awaits_copies(load) ||
+						 hoist__staging_n_free(load->job.staging) == 0);
 		hoist__pump_reap(load, copying, timeout_ns);
 	} else if (disk < HOIST__MAX_DISKS) {
 		const struct hoist__chunk *next = &load->disks[disk].next;

@@ -71,6 +71,16 @@ bool hoist__pump_source_admits(struct hoist_load *load, unsigned disk);
 unsigned hoist__pump_fill_sourced(struct hoist_load *load, struct hoist__flight *flight,
 				  struct hoist__request **batch);
 
+/* Has devices copy the flight's chunk from the memory of the load's source, if they may.  Pre: the
+ * flight has a slot. */
+void hoist__pump_reach(struct hoist_load *load, struct hoist__flight *flight);
+
+/* The copies of the flight's chunk, which is reached, have been queued, or none had to be. */
+void hoist__pump_reached(struct hoist_load *load, const struct hoist__flight *flight);
+
+/* The chunks whose copies have ended land. */
+void hoist__pump_land_reached(struct hoist_load *load);
+
 /* Makes the request of @bytes, @at bytes behind the beginning of part @part of the chunk. */
 struct hoist__request *hoist__pump_fill_part(struct hoist_load *load, struct hoist__flight *flight,
 					     unsigned part, size_t at, size_t bytes);

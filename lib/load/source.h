@@ -6,6 +6,11 @@
  * thread of the crew copies them to the place to which they would have been read.  Everything
  * behind that place is as without a source.
  *
+ * A chunk of foreign bytes that devices get as they are in the file need not be copied by the crew:
+ * if the source's memory is registered with the devices' driver, they copy the chunk from there.
+ * The chunk then has a slot as any other, which counts it among the copies, but its bytes are never
+ * in the slot; and the chunk lands once the copies have ended.
+ *
  *     look    FILE: no byte is foreign.  READY: all foreign bytes of the chunk are there, and stay
  *             there until the chunk has landed.  LATER: the load goes on with other disks, and asks
  *             again once its engine was woken
@@ -47,6 +52,12 @@ struct hoist__load_source_ops {
 	 * Returns: 0; an error: the source has failed. */
 	int (*copy)(struct hoist__load_source *source, size_t file, uint64_t offset, size_t bytes,
 		    unsigned char *to);
+	/* Where the chunk's foreign bytes lie, one behind the other, if the load's devices may copy
+	 * them from there until the chunk has landed; NULL: they may not.  Never written through.
+	 * May be NULL. */
+	unsigned char *(*reach)(struct hoist__load_source *source,
+				const struct hoist__chunk *chunk);
+	/* The source's memory is not needed for the chunk any more.  Chunks land in any order. */
 	void (*landed)(struct hoist__load_source *source, const struct hoist__chunk *chunk);
 	/* @whole: all bytes of the load have arrived.  Returns: 1, and the load may end; 0: not
 	 * yet; the failure of the source. */

@@ -137,12 +137,20 @@ static void add_parts(const struct hoist__plan *plan, const struct hoist__plan_e
 	chunk->to += (n - 1) * level->stride;
 }
 
+/* The bytes from @offset to where the plan cuts the extent. */
+static uint64_t before_cut(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
+			   bool through, uint64_t offset)
+{
+	bool cuts = plan->cut_bytes > 0 && extent->staged && !extent->tight && !extent->laid;
+	return cuts && through ? plan->cut_bytes - offset % plan->cut_bytes : UINT64_MAX;
+}
+
 /* @through: gaps are not left out, whatever the extent says.
  *
  * A chunk ends at the earliest of these: the extent's share of @max_bytes, the end of the extent,
  * the end of the small tensors that have room in the slot twice (plan-lay.c), and, where gaps are
  * left out, the end of the block.  An image's chunk ends where the lot crosses a multiple of
- * @max_bytes. */
+ * @max_bytes; others end where the plan is cut. */
 static bool next_chunk(const struct hoist__plan *plan, size_t max_bytes, bool through,
 		       struct hoist__cursor *cursor, struct hoist__chunk *ret)
 {
@@ -157,7 +165,8 @@ static bool next_chunk(const struct hoist__plan *plan, size_t max_bytes, bool th
 	uint64_t offset = hoist__round_down(begin, extent->align);
 	uint64_t target =
 		extent->image + (offset - hoist__round_down(extent->begin, extent->align));
-	uint64_t most = hoist__round_down(max_bytes / extent->share, extent->align);
+	uint64_t most = hoist__min_u64(hoist__round_down(max_bytes / extent->share, extent->align),
+				       before_cut(plan, extent, through, offset));
 	uint64_t stop = extent->end;
 	uint64_t done = 0;
 	size_t laid = 0;

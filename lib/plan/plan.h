@@ -203,6 +203,9 @@ struct hoist__plan {
 	struct hoist__run *runs;
 	size_t *places; /* tensors of the runs that several wants have */
 	unsigned max_parts;
+	uint64_t cut_bytes; /* chunks that are read through, and neither laid out nor tight, cross
+			     * no multiple of this of their file; 0 at first: they may.  Set before
+			     * the first chunk; a multiple of align */
 	uint64_t tensor_align;
 	unsigned most_share; /* of all extents */
 	bool has_images;

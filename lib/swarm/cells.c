@@ -110,6 +110,9 @@ int hoist__cells_make(struct hoist__cells *cells, struct hoist_load *load, size_
 {
 	*cells = (struct hoist__cells){.load = load};
 	int err = number_cells(cells, load->checkpoint);
+	/* Devices may then copy a chunk from the memory of its only cell. */
+	if (load->n_streams > 0 && !load->plan.has_conversion)
+		load->plan.cut_bytes = HOIST__CELL_BYTES;
 	if (err == 0)
 		err = hoist__plan_interleave(&load->plan, HOIST__CELL_BYTES);
 	for (unsigned d = 0; d < load->disk_table.n; d++)

@@ -87,6 +87,42 @@ static void host_registration(void)
 }
 EVERYWHERE(host_memory_is_registered_once, host_registration)
 
+/* A map of a file without write permission, as a process has of another one's memory. */
+static void read_only_registration(void)
+{
+	int fd = memfd_create("host", MFD_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ftruncate(fd, BYTES), 0);
+	unsigned char *shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	unsigned char *seen = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	cr_assert(shared != MAP_FAILED && seen != MAP_FAILED);
+	set_up();
+	fill(shared, 7);
+	cr_assert_eq(hoist__dev_host_register(dev, seen, BYTES), -EREMOTEIO);
+	int err = hoist__dev_host_register_read_only(dev, seen, BYTES);
+	if (err == 0) {
+		to_device(stream, memory, (uintptr_t)seen, BYTES);
+		to_host(stream, host, memory, BYTES);
+		OK(hoist__dev_stream_synchronize(stream));
+		cr_assert_eq(memcmp(host, shared, BYTES), 0);
+		OK(hoist__dev_host_unregister(dev, seen, BYTES));
+	} else {
+		cr_assert_eq(err, -ENOTSUP);
+		SAYS("mapped for reading only");
+		cr_assert(hoist__dev_api(dev) == HOIST__API_HIP ||
+			  !hoist__dev_props(dev)->emulated);
+	}
+	/* Also of memory that may be written. */
+	err = hoist__dev_host_register_read_only(dev, shared, BYTES);
+	if (err == 0)
+		OK(hoist__dev_host_unregister(dev, shared, BYTES));
+	tear_down();
+	(void)munmap(shared, BYTES);
+	(void)munmap(seen, BYTES);
+	(void)close(fd);
+}
+EVERYWHERE(memory_mapped_for_reading_only_is_registered, read_only_registration)
+
 /* --- streams and copies --- */
 
 /* Host -> device -> elsewhere on the device at an odd address -> host. */

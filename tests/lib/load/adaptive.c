@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "tests/lib/load/adaptive.h"
+#include "lib/plan/adaptive.h"
 
 /* --- the model --- */
 
@@ -145,21 +146,23 @@ static void the_longest_are_mapped(void)
 		       (unsigned long long)bytes, (unsigned long long)bytes);
 	support_put_safetensors("sparse.safetensors", header, "", 0);
 	OK(truncate(support_path("sparse.safetensors"), (off_t)(8 + strlen(header) + bytes)));
-	struct hoist_load load = {.checkpoint = support_open("sparse.safetensors")};
-	OK(hoist__plan_make(load.checkpoint, &options, &load.plan));
+	hoist_checkpoint *checkpoint = support_open("sparse.safetensors");
+	struct hoist__plan plan;
+	size_t n_maps = 0;
+	OK(hoist__plan_make(checkpoint, &options, &plan));
 	seed = 7;
 	hot_of = 4;
 	answers = PATTERN;
 	hot_run = hot_bytes = hot_end = 0;
 	n_hot_runs = 0;
-	OK(hoist__adaptive_find(&load));
+	OK(hoist__adaptive_find(checkpoint, &plan, &n_maps));
 	end_run();
 	answers = REAL;
 	uint64_t least = UINT64_MAX, mapped = 0, useful = 0;
 	size_t n = 0;
-	for (size_t e = 0; e < load.plan.n_extents; e++) {
-		const struct hoist__plan_extent *extent = &load.plan.extents[e];
-		CHECK(e == 0 || extent->begin == load.plan.extents[e - 1].end);
+	for (size_t e = 0; e < plan.n_extents; e++) {
+		const struct hoist__plan_extent *extent = &plan.extents[e];
+		CHECK(e == 0 || extent->begin == plan.extents[e - 1].end);
 		if (!extent->mapped)
 			continue;
 		n++;
@@ -170,18 +173,18 @@ static void the_longest_are_mapped(void)
 	/* Half of the granules are hot, so half of the 3,000 runs have one granule: none of these
 	 * is left.
 	 */
-	CHECK(n_hot_runs > 2000 && n == 1000 && load.n_maps == 1000 && least > 2 * MIB);
+	CHECK(n_hot_runs > 2000 && n == 1000 && n_maps == 1000 && least > 2 * MIB);
 	CHECK(mapped < hot_bytes && mapped > hot_bytes / 3);
 	struct hoist__cursor cursor = {0};
 	struct hoist__chunk chunk;
-	while (hoist__plan_next(&load.plan, 8 * MIB, &cursor, &chunk)) {
-		const struct hoist__plan_extent *extent = &load.plan.extents[chunk.extent];
+	while (hoist__plan_next(&plan, 8 * MIB, &cursor, &chunk)) {
+		const struct hoist__plan_extent *extent = &plan.extents[chunk.extent];
 		CHECK(chunk.offset + chunk.need <= extent->end);
 		useful += chunk.useful;
 	}
 	CHECK(useful == bytes);
-	hoist__plan_fini(&load.plan);
-	hoist_checkpoint_close(load.checkpoint);
+	hoist__plan_fini(&plan);
+	hoist_checkpoint_close(checkpoint);
 }
 
 /* --- the page cache itself --- */

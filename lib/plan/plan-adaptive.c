@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/load/load-adaptive.c - HOIST_IO_ADAPTIVE: finds the ranges that are mapped, and maps them.
- * The contract is in lib/load/load.h.
+/* lib/plan/plan-adaptive.c - finds the ranges that an adaptive load maps, and maps them.
+ * The contract is in lib/plan/adaptive.h.
  *
  * The lot begins so that its first extent lies in huge pages as in its file: the kernel maps huge
  * pages of the page cache whole.  An image extent is looked at in granules of 2 MiB, so that a map
@@ -19,11 +19,12 @@
 #include <stdlib.h>
 
 #include "alloc/map.h"
+#include "alloc/pool.h"
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/log.h"
 #include "lib/buffer/patchwork.h"
-#include "lib/load/load.h"
+#include "lib/plan/adaptive.h"
 
 #define LEAST_BYTES HOIST__HUGE_PAGE_BYTES
 #define MOST_MAPS ((size_t)1000)
@@ -59,25 +60,26 @@ static bool can_map(const struct hoist__plan_extent *extent)
 }
 
 /* The bytes from a huge page's begin to the lot's. */
-static size_t skew(const struct hoist_load *load)
+static size_t skew(const struct hoist__plan *plan)
 {
-	const struct hoist__plan_extent *first = &load->plan.extents[0];
+	const struct hoist__plan_extent *first = &plan->extents[0];
 	uint64_t at = hoist__round_down(first->begin, first->align) - first->image;
 	return can_map(first) ? at % HOIST__HUGE_PAGE_BYTES : 0;
 }
 
 /* Lists the hot runs of one extent. */
-static int look(const struct hoist_load *load, size_t index, struct runs *runs)
+static int look(const hoist_checkpoint *checkpoint, const struct hoist__plan *plan, size_t index,
+		struct runs *runs)
 {
-	const struct hoist__plan_extent *extent = &load->plan.extents[index];
-	const struct hoist__file *file = load->checkpoint->files[extent->file].file;
+	const struct hoist__plan_extent *extent = &plan->extents[index];
+	const struct hoist__file *file = checkpoint->files[extent->file].file;
 	struct hoist__resident_window window = {0};
 	struct hoist__plan_range run = {.extent = index};
 	uint64_t first = hoist__round_down(extent->begin, extent->align);
 	uint64_t at = first;
 	int err = 0;
 	while (err == 0 && can_map(extent) && at < extent->end) {
-		uint64_t lot = skew(load) + extent->image + (at - first);
+		uint64_t lot = skew(plan) + extent->image + (at - first);
 		uint64_t end = hoist__min_u64(
 			at + HOIST__HUGE_PAGE_BYTES - lot % HOIST__HUGE_PAGE_BYTES, extent->end);
 		uint64_t resident = 0;
@@ -123,36 +125,29 @@ static void keep_longest(struct runs *runs)
 	qsort(runs->list, runs->n, sizeof *runs->list, compare_place);
 }
 
-bool hoist__adaptive_suits(const struct hoist_load *load, const struct hoist__load_asked *asked)
-{
-	return load->options.io == HOIST_IO_ADAPTIVE && load->to_host && load->n_targets == 1 &&
-	       asked->targets[0].memory == NULL && load->into == NULL &&
-	       load->options.window_bytes == 0 && (load->options.flags & HOIST__LOAD_SPLITS) == 0 &&
-	       !load->plan.has_staged && load->plan.n_lots == 1;
-}
-
-int hoist__adaptive_find(struct hoist_load *load)
+int hoist__adaptive_find(const hoist_checkpoint *checkpoint, struct hoist__plan *plan,
+			 size_t *ret_maps)
 {
 	struct runs runs = {0};
 	int err = 0;
-	for (size_t e = 0; err == 0 && e < load->plan.n_extents; e++)
-		err = look(load, e, &runs);
+	*ret_maps = 0;
+	for (size_t e = 0; err == 0 && e < plan->n_extents; e++)
+		err = look(checkpoint, plan, e, &runs);
 	if (err == 0 && runs.n > 0) {
 		keep_longest(&runs);
-		err = hoist__plan_split(&load->plan, runs.list, runs.n);
-		load->n_maps = runs.n;
+		err = hoist__plan_split(plan, runs.list, runs.n);
+		*ret_maps = runs.n;
 	}
 	free(runs.list);
 	return err;
 }
 
-int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **ret)
+int hoist__adaptive_allocate(const hoist_checkpoint *checkpoint, struct hoist__plan *plan,
+			     hoist_device *device, size_t *n_maps, struct hoist__storage **ret)
 {
-	struct hoist__plan *plan = &load->plan;
 	struct hoist__storage *made;
 	uint64_t mapped = 0;
-	int err = hoist__patchwork_create(load->targets[0].device, (size_t)plan->lots[0].bytes,
-					  skew(load), &made);
+	int err = hoist__patchwork_create(device, (size_t)plan->lots[0].bytes, skew(plan), &made);
 	if (err < 0)
 		return err;
 	for (size_t e = 0; e < plan->n_extents; e++) {
@@ -161,11 +156,11 @@ int hoist__adaptive_allocate(struct hoist_load *load, struct hoist__storage **re
 		if (!extent->mapped)
 			continue;
 		size_t bytes = (size_t)(extent->end - first);
-		const struct hoist__file *file = load->checkpoint->files[extent->file].file;
+		const struct hoist__file *file = checkpoint->files[extent->file].file;
 		extent->mapped =
 			hoist__patchwork_map(made, (size_t)extent->image, file, first, bytes) == 0;
 		mapped += extent->mapped ? bytes : 0;
-		load->n_maps -= !extent->mapped;
+		*n_maps -= !extent->mapped;
 		if (!extent->mapped)
 			hoist__log(load, "reading what cannot be mapped: %s", hoist__error_text());
 	}
