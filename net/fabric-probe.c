@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* net/fabric-probe.c - UCX's version and the transports that it finds, for doctor.
+/* net/fabric-probe.c - UCX's version, the transports that it finds, and the way to a peer.
  * The contract is in net/fabric.h. */
 #include "config.h"
 
@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/fabric.h"
-#include "net/ucx.h"
+#include "net/fabric-private.h"
 
 /* The beginnings of the names of UCX's transports over RDMA. */
 static const char *const rdma[] = {"rc_", "dc_", "ud_", "srd", "gga_"};
+
+static bool begins(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
 
 static void add(struct hoist__fabric_facts *facts, const char *name)
 {
@@ -20,9 +24,13 @@ static void add(struct hoist__fabric_facts *facts, const char *name)
 			 used > 0 ? " " : "", name);
 	if (n < 0 || (size_t)n >= sizeof facts->transports - used)
 		facts->transports[used] = '\0'; /* never a part of a name */
+	facts->n_more += facts->transports[used] == '\0';
+	facts->cuda = facts->cuda || begins(name, "cuda_");
+	facts->rocm = facts->rocm || begins(name, "rocm_");
+	facts->network = facts->network || (begins(name, "tcp/") && !begins(name, "tcp/lo"));
 	for (size_t i = 0; i < sizeof rdma / sizeof rdma[0]; i++)
-		if (strncmp(name, rdma[i], strlen(rdma[i])) == 0)
-			facts->rdma = true;
+		if (begins(name, rdma[i]))
+			facts->rdma = facts->network = true;
 }
 
 /* UCX tells of its transports in words only: a line for each, whose last word is
@@ -30,10 +38,9 @@ static void add(struct hoist__fabric_facts *facts, const char *name)
  *
  *     #      resource 1  :  md 1  dev 1  flags -- tcp/lo
  */
-static void take_line(struct hoist__fabric_facts *facts, char *line)
+static void take_line(void *facts, char *line)
 {
-	char *end = line + strcspn(line, "\n");
-	*end = '\0';
+	char *end = line + strlen(line);
 	if (strncmp(line, "#", 1) != 0 ||
 	    strncmp(line + 1 + strspn(line + 1, " "), "resource ", 9) != 0)
 		return;
@@ -44,14 +51,26 @@ static void take_line(struct hoist__fabric_facts *facts, char *line)
 		add(facts, word);
 }
 
-static int list_transports(hoist__ucp_context context, struct hoist__fabric_facts *facts)
+static void print_context(void *what, FILE *stream)
+{
+	hoist__ucx.ucp_context_print_info(what, stream);
+}
+
+static void print_endpoint(void *what, FILE *stream)
+{
+	hoist__ucx.ucp_ep_print_info(what, stream);
+}
+
+/* Gives each line of the text that UCX prints of @what to @take. */
+static int read_lines(void (*print)(void *what, FILE *stream), void *what,
+		      void (*take)(void *context, char *line), void *context)
 {
 	char *text = NULL;
 	size_t bytes = 0;
 	FILE *stream = open_memstream(&text, &bytes);
 	if (stream == NULL)
 		return hoist__fail_nomem("UCX's transports", BUFSIZ);
-	hoist__ucx.ucp_context_print_info(context, stream);
+	print(what, stream);
 	bool failed = ferror(stream) != 0;
 	if (fclose(stream) != 0 || failed) {
 		free(text);
@@ -60,13 +79,70 @@ static int list_transports(hoist__ucp_context context, struct hoist__fabric_fact
 	for (char *line = text; line != NULL && *line != '\0';) {
 		char *next = strchr(line, '\n');
 		if (next != NULL)
-			next++;
-		take_line(facts, line);
+			*next++ = '\0';
+		take(context, line);
 		line = next;
 	}
 	free(text);
 	return 0;
 }
+
+/* --- the way to a peer --- */
+
+struct way {
+	char *text;
+	size_t bytes;
+};
+
+/* Adds a word that is not there yet, whole or not at all. */
+static void add_word(const struct way *way, const char *word, size_t n)
+{
+	size_t used = strlen(way->text);
+	for (const char *at = way->text; *at != '\0'; at += strspn(at, " ")) {
+		size_t length = strcspn(at, " ");
+		if (length == n && memcmp(at, word, n) == 0)
+			return;
+		at += length;
+	}
+	if (used + n + 2 <= way->bytes)
+		(void)snprintf(way->text + used, way->bytes - used, "%s%.*s", used > 0 ? " " : "",
+			       (int)n, word);
+}
+
+/* A line for each lane, with its resource, transport and device, and behind '.' the device's path:
+ *
+ *     #                 lane[0]:  1:tcp/eth0.0 md[1]  -> md[1]/tcp/sysdev[255]  am am_bw#0
+ */
+static void take_lane(void *context, char *line)
+{
+	const char *lane = strstr(line, "lane[");
+	const char *word = lane != NULL ? strstr(lane, "]:") : NULL;
+	if (word == NULL)
+		return;
+	word += strspn(word, "]: ");
+	word += strspn(word, "0123456789");
+	size_t n = strcspn(word, " ");
+	if (*word != ':' || memchr(word, '/', n) == NULL)
+		return;
+	while (n > 0 && word[n] != '.')
+		n--;
+	if (n > 1)
+		add_word(context, word + 1, n - 1);
+}
+
+int hoist__fabric_way(const struct hoist__fabric_peer *peer, char *text, size_t bytes)
+{
+	struct way way = {.text = text, .bytes = bytes};
+	return peer->broken ? 0 : read_lines(print_endpoint, peer->ep, take_lane, &way);
+}
+
+int hoist__fabric_transports(const struct hoist__fabric *fabric, struct hoist__fabric_facts *ret)
+{
+	*ret = (struct hoist__fabric_facts){.rdma = false};
+	return read_lines(print_context, fabric->context, take_line, ret);
+}
+
+/* --- for doctor --- */
 
 int hoist__fabric_probe(struct hoist__fabric_facts *ret)
 {
@@ -81,7 +157,7 @@ int hoist__fabric_probe(struct hoist__fabric_facts *ret)
 	err = hoist__ucx_init(NULL, &context);
 	if (err < 0)
 		return err;
-	err = list_transports(context, &facts);
+	err = read_lines(print_context, context, take_line, &facts);
 	hoist__ucx.ucp_cleanup(context);
 	if (err < 0)
 		return err;

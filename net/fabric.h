@@ -69,8 +69,8 @@
  * before hoist__fabric_connect(): a death in the microseconds between is not covered.  An order of
  * connecting would not help: the second side aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets
  * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16,
- * hoist__fabric_connect() blocks for minutes where a firewall swallows the packets to the peer's
- * port.
+ * hoist__fabric_connect() blocks for 3 s where a firewall swallows the packets to the peer's port,
+ * and then fails: hoist sets UCX_TCP_SYN_CNT=1.  A program's own value of either counts.
  *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _send(),
  * _disconnect() and _close(), and may call _send() but not _disconnect() or _close().
@@ -163,16 +163,28 @@ unsigned hoist__fabric_in_flight(const struct hoist__fabric *fabric);
  * not called any more, but UCX may still read and write the arena, which must stay. */
 bool hoist__fabric_close(struct hoist__fabric *fabric);
 
-/* --- for doctor --- */
+/* --- for reports and doctor --- */
 
 struct hoist__fabric_facts {
 	unsigned major;
 	unsigned minor;
 	unsigned patch;
-	char library[256];    /* the path of libucp */
-	char transports[512]; /* "tcp/eth0 posix/memory ...": transport/device, in UCX's order */
-	bool rdma;	      /* one of them is RDMA */
+	char library[256];     /* the path of libucp */
+	char transports[4096]; /* "tcp/eth0 posix/memory ...": transport/device, in UCX's order */
+	unsigned n_more;       /* that have no room there */
+	bool rdma;	       /* one of them is RDMA, */
+	bool cuda;	       /* moves memory of CUDA's devices, */
+	bool rocm;	       /* of ROCm's, */
+	bool network;	       /* or reaches other machines */
 };
+
+/* Adds the transports and devices by which bytes go to the peer, "tcp/eth0 rc_mlx5/mlx5_0:1", to
+ * @text, words that are not there yet.  UCX knows them once bytes have gone.  Not from a handler.
+ * Returns: 0; -ENOMEM. */
+int hoist__fabric_way(const struct hoist__fabric_peer *peer, char *text, size_t bytes);
+
+/* Finds `transports` and what follows it.  Returns: 0; -ENOMEM. */
+int hoist__fabric_transports(const struct hoist__fabric *fabric, struct hoist__fabric_facts *ret);
 
 /* Returns: as hoist__fabric_open(). */
 int hoist__fabric_probe(struct hoist__fabric_facts *ret);

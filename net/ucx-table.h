@@ -45,6 +45,7 @@
 	/* Endpoints and transfers. */                                                             \
 	X(ucp_ep_create, hoist__ucs_status,                                                        \
 	  (hoist__ucp_worker, const struct hoist__ucp_ep_params *, hoist__ucp_ep *))               \
+	X(ucp_ep_print_info, void, (hoist__ucp_ep, FILE *))                                        \
 	X(ucp_ep_close_nbx, hoist__ucs_status_ptr,                                                 \
 	  (hoist__ucp_ep, const hoist__ucp_request_param *))                                       \
 	X(ucp_am_send_nbx, hoist__ucs_status_ptr,                                                  \

@@ -153,14 +153,38 @@ int hoist__ucx_open(const char **ret_path)
 	return err;
 }
 
+/* Changes a setting of UCX's tcp.  UCX 1.17 and newer take the whole name, older ones that behind
+ * "TCP_"; UCX before 1.22 says nothing about names that it does not know. */
+static hoist__ucs_status change_tcp(hoist__ucp_config *config, bool whole_name, const char *name,
+				    const char *value)
+{
+	return hoist__ucx.ucp_config_modify(config, whole_name ? name : name + sizeof "TCP_" - 1,
+					    value);
+}
+
 /* UCX's tcp blocks in connect(), for two minutes if a firewall swallows what goes to the peer's
  * port; the caller's heartbeats stop meanwhile.  UCX 1.13 does not bear the other way: it aborts if
- * a peer dies early ("got REP message"). */
-static bool may_connect_without_blocking(void)
+ * a peer dies early ("got REP message").  So, before 1.16, the kernel shall give up after 3 s.
+ *
+ * UCX 1.13 writes SYN_CNT as 8 bytes into a field of 4 bytes.  The next field is that of
+ * TX_MAX_BUFS, 0 then, and UCX cannot make a worker: TX_MAX_BUFS is set again.  -1 is UCX's own. */
+static hoist__ucs_status limit_connecting(hoist__ucp_config *config)
 {
 	unsigned major, minor, patch;
+	const char *buffers = secure_getenv("UCX_TCP_TX_MAX_BUFS");
+	hoist__ucs_status status = HOIST__UCS_OK;
 	hoist__ucx.ucp_get_version(&major, &minor, &patch);
-	return (major > 1 || minor >= 16) && secure_getenv("UCX_TCP_CONN_NB") == NULL;
+	bool whole = major > 1 || minor >= 17;
+	bool waits = major == 1 && minor < 16;
+	if (secure_getenv(waits ? "UCX_TCP_SYN_CNT" : "UCX_TCP_CONN_NB") != NULL)
+		return status;
+	if (!waits)
+		return change_tcp(config, whole, "TCP_CONN_NB", "y");
+	status = change_tcp(config, whole, "TCP_SYN_CNT", "1");
+	if (status == HOIST__UCS_OK)
+		status = change_tcp(config, whole, "TCP_TX_MAX_BUFS",
+				    buffers != NULL ? buffers : "-1");
+	return status;
 }
 
 static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *transports)
@@ -169,8 +193,8 @@ static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *
 	 * (seen in 1.13 and 1.22; openucx/ucx#10926). */
 	hoist__ucs_status status =
 		hoist__ucx.ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
-	if (status == HOIST__UCS_OK && may_connect_without_blocking())
-		status = hoist__ucx.ucp_config_modify(config, "TCP_CONN_NB", "y");
+	if (status == HOIST__UCS_OK)
+		status = limit_connecting(config);
 	if (status == HOIST__UCS_OK && transports != NULL)
 		status = hoist__ucx.ucp_config_modify(config, "TLS", transports);
 	return status;

@@ -132,6 +132,15 @@ static void print_before(const hoist_load_report *report, const hoist_load_repor
 		     (double)report->ns / (double)before->ns);
 }
 
+static void print_text(const char *head, const char *text)
+{
+	if (text[0] == '\0')
+		return;
+	(void)fputs(head, stdout);
+	print_escaped(stdout, text);
+	(void)putchar('\n');
+}
+
 static void print_group(const hoist_group_report *group, bool verbose)
 {
 	struct text a, b, c;
@@ -149,6 +158,8 @@ static void print_group(const hoist_group_report *group, bool verbose)
 		print_escaped(stdout, group->note);
 	}
 	(void)putchar('\n');
+	print_text(verbose ? "by        " : "by ", group->way);
+	print_text(verbose ? "damage    " : "damage: ", group->damage);
 }
 
 static int add_group(json_t *object, const hoist_group_report *group)
@@ -157,12 +168,14 @@ static int add_group(json_t *object, const hoist_group_report *group)
 		return 0;
 	return json_object_set_new(
 		object, "group",
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "members",
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "members",
 			  json_count(group->n_members), "storage_bytes",
 			  json_count(group->storage_bytes), "received_bytes",
 			  json_count(group->received_bytes), "sent_bytes",
 			  json_count(group->sent_bytes), "refused", json_count(group->n_refused),
-			  "late", json_count(group->n_late), "note", json_text(group->note)));
+			  "late", json_count(group->n_late), "note", json_text(group->note),
+			  "damaged", json_count(group->n_damaged), "damage",
+			  json_text(group->damage), "way", json_text(group->way)));
 }
 
 static void print_details(const hoist_load_report *report, const struct args *args)

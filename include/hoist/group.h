@@ -75,7 +75,8 @@
  *
  * The same files: names, types, shapes and places of all tensors, metadata (with the digests that
  * files of `hoist cp --digest` hold), sizes of files, and 64 blocks from all over the files are
- * compared.  Times and inodes may differ.
+ * compared; and, between two ranks that both have digests of all tensors, in the files or kept beside
+ * them (hoist_checkpoint_keep_digests()), the digests.  Times and inodes may differ.
  *
  * Secret: a rank proves that it knows the group's secret, and asks the same of the other, before it
  * says or learns anything.  The secret is `secret`, or the environment's HOIST_GROUP_SECRET, or the
@@ -173,7 +174,14 @@ typedef struct hoist_group_report {
 	uint64_t n_refused;      /* times that another rank did not have the bytes that this one asked for */
 	uint64_t n_late;         /* times that this rank did not wait any longer for another */
 	const char *note;        /* why the group was smaller than it should be; "": it was not.
-				  * Valid as long as the load */
+				  * Valid as long as the load, as are the texts below */
+	uint64_t n_damaged;      /* times that bytes of another rank were wrong: they came from elsewhere
+				  * then */
+	const char *damage;      /* the ranks whose bytes were wrong, as this rank has seen or others have
+				  * said, how often, and what to do; "": none */
+	const char *way;         /* the ways of the bytes between ranks: UCX's transports and devices,
+				  * "tcp/eth0", and why bytes for a device passed through slots of the
+				  * host's; memory that ranks of one machine share; "": none went */
 } hoist_group_report;
 
 /* Fills @report up to report->size.  Returns: 0; -EAGAIN (the load has not ended); -ENOTSUP (the load

@@ -25,6 +25,9 @@
 /* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
+/* Words of the identity of a checkpoint in a group (lib/far/far.h). */
+#define HOIST__CHECKPOINT_IDENTITY 4u
+
 /* All flags of hoist_checkpoint_open(). */
 #define HOIST__OPEN_FLAGS                                                                          \
 	(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)
@@ -51,7 +54,7 @@ struct hoist_checkpoint {
 	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
 	bool absent;	     /* the files are on other machines (hoist_group_open()): they cannot be
 			      * read here, but by a load that gets their bytes from a group */
-	uint64_t identity[2]; /* absent: as the group's members have it */
+	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* absent: as the group's members have it */
 	bool none_kept;	     /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;

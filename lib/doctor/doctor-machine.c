@@ -77,9 +77,8 @@ static int check_memory(hoist_doctor *doctor)
 				 hoist__figure(available).text, hoist__figure(total).text, limit);
 }
 
-/* Locks as much memory as a load stages by default.  Pages are locked only when touched, so that
- * testing the limit costs nothing. */
-static bool can_lock(size_t bytes)
+/* Pages are locked only when touched, so that testing the limit costs nothing. */
+bool hoist__doctor_can_lock(size_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -96,7 +95,7 @@ static int check_locked_memory(hoist_doctor *doctor)
 	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
 	struct hoist__figure allowed = hoist__figure(limit.rlim_cur);
 	const char *text = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : allowed.text;
-	if (can_lock(HOIST_BUDGET_DEFAULT))
+	if (hoist__doctor_can_lock(HOIST_BUDGET_DEFAULT))
 		return hoist__doctor_yes(doctor, "locked memory",
 					 "%s can be locked (RLIMIT_MEMLOCK: %s)",
 					 hoist__figure(HOIST_BUDGET_DEFAULT).text, text);

@@ -7,7 +7,7 @@
  *   doctor-machine.c  io_uring, memory and its limits, huge pages
  *   doctor-numa.c     the nodes, their pages, and the node of the path's disk
  *   doctor-devices.c  drivers and devices
- *   doctor-network.c  UCX, for groups across machines
+ *   doctor-network.c  UCX, interfaces and RDMA, for groups across machines
  *
  * Each part adds its checks in order and returns 0, or the error that ends the examination:
  * -ENOMEM, or a path that cannot be examined.  A thing that does not work is a finding, not an
@@ -24,6 +24,7 @@
 #include "hoist/doctor.h"
 #include "hoist/load.h"
 #include "io/file.h"
+#include "net/fabric.h"
 
 #define HOIST__CHECK_NAME_BYTES 32
 
@@ -76,9 +77,16 @@ int hoist__doctor_path(hoist_doctor *doctor, const char *path);
 void hoist__doctor_probe(hoist_doctor *doctor, const char *path, const struct hoist__file *file);
 int hoist__doctor_machine(hoist_doctor *doctor);
 
+/* May the process lock so many bytes? */
+bool hoist__doctor_can_lock(size_t bytes);
+
 /* @sysfs_root is "/sys", or a test's tree.  Placing is tried on the machine itself. */
 int hoist__doctor_numa(hoist_doctor *doctor, const char *sysfs_root);
 int hoist__doctor_devices(hoist_doctor *doctor);
 int hoist__doctor_network(hoist_doctor *doctor);
+
+/* RDMA's devices: @root has their sys and dev, "" or a test's tree. */
+int hoist__doctor_rdma(hoist_doctor *doctor, const struct hoist__fabric_facts *facts,
+		       const char *root, bool can_lock);
 
 #endif

@@ -114,13 +114,23 @@ static int write_post(struct hoist__far *far, int fd)
 	return written < 0 ? -errno : (size_t)written < n ? -ENOSPC : 0;
 }
 
+/* Who may write into the folder may read the file: nobody else can be a member. */
+static mode_t post_mode(const struct hoist__far *far)
+{
+	struct stat folder;
+	if (fstat(far->folder_fd, &folder) < 0)
+		return 0600;
+	return 0600 | (folder.st_mode & 0022) << 1;
+}
+
 int hoist__far_post(struct hoist__far *far)
 {
 	char new_name[NAME_MAX + 1];
 	char name[NAME_MAX + 1];
 	file_name(far, ".new", new_name);
 	file_name(far, SUFFIX, name);
-	int fd = openat(far->folder_fd, new_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	int fd = openat(far->folder_fd, new_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+			post_mode(far));
 	int err = fd < 0 ? -errno : write_post(far, fd);
 	/* A network file system may report a write's failure at close(). */
 	if (fd >= 0 && close(fd) < 0 && err == 0)

@@ -208,6 +208,7 @@ void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act,
 	};
 	peer->lent[act->slot] = (struct hoist__far_lent){.ticket = act->ticket, .since = now};
 	far->n_lent++;
+	far->account.lends = true;
 	hoist__far_say(far, peer, &lend);
 }
 
@@ -269,6 +270,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 		return;
 	}
 	slot->ticket = 0;
+	far->account.lends = true;
 	slot->loan = (struct hoist__far_loan){
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
 			 lend->n * (size_t)HOIST__CELL_BYTES,

@@ -137,7 +137,13 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 		right = is.low == slot->digest.low && is.high == slot->digest.high;
 	}
 	slot->has_digest = right;
+	struct hoist__far_peer *peer = hoist__far_peer_of(far, slot->peer);
 	hoist__far_say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
+	if (peer != NULL)
+		peer->moved = true;
+	if (!right && !slot->failed)
+		hoist__far_note_damage(far, peer != NULL ? peer->id : 0,
+				       peer != NULL ? peer->at.text : "an unknown address", true);
 	uint64_t now = hoist__now_ns();
 	if (right)
 		hoist__swarm_received(
@@ -216,6 +222,9 @@ void hoist__far_took(struct hoist__far *far, uint64_t ticket)
 		struct hoist__far_send *send = &far->sends[i];
 		if (!send->busy || send->ticket != ticket)
 			continue;
+		struct hoist__far_peer *taker = hoist__far_peer_of(far, send->number);
+		if (taker != NULL)
+			taker->moved = true;
 		send->took = true;
 		end_send(far, send);
 	}

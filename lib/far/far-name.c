@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/wait.h"
+#include "format/digest.h"
 #include "lib/far/far.h"
 #include "net/secret.h"
 
@@ -73,6 +74,8 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 		far->door_fd[i] = -1;
 	far->timeout_ns = group->timeout_ns < MOST_TIMEOUT_NS ? group->timeout_ns : MOST_TIMEOUT_NS;
 	far->report.note = far->note;
+	far->report.damage = far->account.damage;
+	far->report.way = far->account.way;
 	pthread_mutex_init(&far->lock, NULL);
 	int err = hoist__condition_init(&far->changed);
 	if (err < 0) {
@@ -137,13 +140,30 @@ static int add_samples(XXH3_state_t *state, const struct hoist__file *file, uint
 	return 0;
 }
 
-int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2])
+/* 0 and 0, unless there is a digest of each tensor. */
+static void digest_digests(const struct hoist_checkpoint *checkpoint, uint64_t ret[static 2])
+{
+	XXH3_state_t state;
+	unsigned char digest[HOIST__DIGEST_BYTES];
+	size_t t = 0;
+	XXH3_128bits_reset(&state);
+	while (t < checkpoint->n_tensors && hoist_checkpoint_digest(checkpoint, t, digest) == 0) {
+		XXH3_128bits_update(&state, digest, sizeof digest);
+		t++;
+	}
+	XXH128_hash_t hash = XXH3_128bits_digest(&state);
+	bool all = t == checkpoint->n_tensors && t > 0;
+	ret[0] = all ? hash.low64 : 0;
+	ret[1] = all ? hash.high64 : 0;
+}
+
+int hoist__far_identify(const struct hoist_checkpoint *checkpoint,
+			uint64_t ret[static HOIST__CHECKPOINT_IDENTITY])
 {
 	XXH3_state_t state;
 	int err = 0;
 	if (checkpoint->absent) {
-		ret[0] = checkpoint->identity[0];
-		ret[1] = checkpoint->identity[1];
+		memcpy(ret, checkpoint->identity, sizeof checkpoint->identity);
 		return 0;
 	}
 	XXH3_128bits_reset(&state);
@@ -163,5 +183,28 @@ int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[
 	XXH128_hash_t hash = XXH3_128bits_digest(&state);
 	ret[0] = hash.low64;
 	ret[1] = hash.high64;
+	digest_digests(checkpoint, ret + 2);
 	return err;
+}
+
+int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
+			     const struct hoist__far_message *hello)
+{
+	const uint64_t *ours = far->identity;
+	const uint64_t *theirs = hello->identity;
+	struct hoist__address at = peer->at;
+	hoist__address_set_port(&at, hello->port);
+	if (hello->n_cells != far->cells.n || ours[0] != theirs[0] || ours[1] != theirs[1])
+		return hoist__fail(-EINVAL,
+				   "the member at %s has other files: all members of a group must "
+				   "see the same checkpoint, byte for byte",
+				   at.text);
+	if ((ours[2] | ours[3]) == 0 || (theirs[2] | theirs[3]) == 0 ||
+	    (ours[2] == theirs[2] && ours[3] == theirs[3]))
+		return 0;
+	return hoist__fail(
+		-EINVAL,
+		"the member at %s has other bytes in its tensors, as digests show: give "
+		"all machines the same files (`hoist digest` tells which tensors differ)",
+		at.text);
 }

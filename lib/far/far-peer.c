@@ -88,7 +88,6 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 	struct hoist__far_message m = {
 		.kind = HOIST__FAR_HELLO,
 		.id = far->id,
-		.identity = {far->identity[0], far->identity[1]},
 		.n_cells = far->cells.n,
 		.n_patterns = far->wants.n_patterns,
 		.port = hoist__address_port(&far->listen_at),
@@ -96,6 +95,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.flag = far->reads,
 	};
 	const void *address;
+	memcpy(m.identity, far->identity, sizeof m.identity);
 	hoist__fabric_address(far->fabric, &address, &m.n_bytes);
 	m.bytes = address;
 	(void)snprintf(m.text, sizeof m.text, "%s", far->name);
@@ -177,6 +177,8 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 {
 	if (peer->tour.active)
 		hoist__far_show_more(far, peer);
+	if (peer->moved)
+		hoist__far_note_way(far, peer);
 	if (hoist__channel_proved(peer->channel) && !peer->visits) {
 		if (!peer->said_hello && peer->connector)
 			tell_hello(far, peer);
@@ -270,13 +272,8 @@ static int check_hello(const struct hoist__far *far, const struct hoist__far_pee
 	if (strcmp(m->text, far->name) != 0)
 		return peer->connector ? hoist__far_fail_name(far, m->text, far->name)
 				       : hoist__far_fail_name(far, far->name, m->text);
-	if (m->n_cells != far->cells.n || m->identity[0] != far->identity[0] ||
-	    m->identity[1] != far->identity[1])
-		return hoist__fail(-EINVAL,
-				   "a member of the group \"%.63s\" has other files: all members "
-				   "must see the same checkpoint, byte for byte",
-				   far->name);
-	return n < HOIST__SWARM_MEMBERS ? 0 : fail_full(far);
+	int err = hoist__far_compare_files(far, peer, m);
+	return err < 0 || n < HOIST__SWARM_MEMBERS ? err : fail_full(far);
 }
 
 static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
@@ -325,11 +322,17 @@ static int hear_ready(struct hoist__far *far, struct hoist__far_peer *peer,
 
 static int hear_warning(struct hoist__far *far, const struct hoist__far_message *m, uint64_t now)
 {
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
-		if (far->peers[i].joined && far->peers[i].id == m->id)
-			hoist__swarm_warned(far->swarm, far->peers[i].number, m->flag, now);
-	if (m->id == far->id)
+	const char *at = m->id == far->id ? "" : NULL;
+	if (at != NULL)
 		hoist__swarm_warned(far->swarm, 0, m->flag, now);
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
+		if (!far->peers[i].joined || far->peers[i].id != m->id)
+			continue;
+		hoist__swarm_warned(far->swarm, far->peers[i].number, m->flag, now);
+		at = far->peers[i].at.text;
+	}
+	if (m->flag && at != NULL)
+		hoist__far_note_damage(far, m->id, at, false);
 	hoist__log(load, "group \"%s\": member %016llx is %s", far->name, (unsigned long long)m->id,
 		   m->flag ? "damaged: its bytes were wrong" : "slow");
 	return 0;
@@ -395,7 +398,10 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 		    const struct hoist__far_message *m, uint64_t now)
 {
 	if (m->err < 0) {
-		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s", m->text);
+		bool files = m->err == -EINVAL;
+		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s%s%s%s",
+				      files ? "the member at " : "", files ? peer->at.text : "",
+				      files ? " says: " : "", m->text);
 		keep_refusal(far, peer, err);
 		return err;
 	}

@@ -180,12 +180,13 @@ static void tell_file(struct hoist__far_tour *tour, const struct hoist_checkpoin
 }
 
 static void tell_end(const struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-		     const uint64_t identity[2], struct hoist__far_message *ret)
+		     const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
+		     struct hoist__far_message *ret)
 {
 	bool folder = tour->index_fd < 0 && checkpoint->n_files != 1 &&
 		      checkpoint->files[0].format != HOIST__GGUF;
-	*ret = (struct hoist__far_message){.kind = HOIST__FAR_TOUR_END,
-					   .identity = {identity[0], identity[1]}};
+	*ret = (struct hoist__far_message){.kind = HOIST__FAR_TOUR_END};
+	memcpy(ret->identity, identity, sizeof ret->identity);
 	(void)snprintf(ret->text, sizeof ret->text, "%s",
 		       tour->index_fd >= 0 ? INDEX_NAME
 		       : folder		   ? ""
@@ -193,8 +194,8 @@ static void tell_end(const struct hoist__far_tour *tour, const struct hoist_chec
 }
 
 int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			 const uint64_t identity[2], unsigned char *buffer,
-			 struct hoist__far_message *ret)
+			 const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
+			 unsigned char *buffer, struct hoist__far_message *ret)
 {
 	uint64_t end;
 	if (tour->files_told < checkpoint->n_files + (tour->index_fd >= 0)) {

@@ -37,8 +37,8 @@ int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_check
 /* The next message, whose bytes lie in @buffer of HOIST__TOUR_PIECE bytes.
  * Returns: 1; 0: that was the last one; as reading. */
 int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			 const uint64_t identity[2], unsigned char *buffer,
-			 struct hoist__far_message *ret);
+			 const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
+			 unsigned char *buffer, struct hoist__far_message *ret);
 void hoist__far_tour_end(struct hoist__far_tour *tour);
 
 #endif

@@ -274,8 +274,7 @@ static int open_shown_files(struct visit *visit, const char *path, unsigned flag
 		return err;
 	}
 	checkpoint->absent = true;
-	checkpoint->identity[0] = visit->end.identity[0];
-	checkpoint->identity[1] = visit->end.identity[1];
+	memcpy(checkpoint->identity, visit->end.identity, sizeof checkpoint->identity);
 	*ret = checkpoint;
 	return 0;
 }

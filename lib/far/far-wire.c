@@ -106,12 +106,17 @@ static void version(struct cursor *c)
 	c->bad = c->bad || is != HOIST__FAR_VERSION;
 }
 
+static void identity(struct cursor *c, struct hoist__far_message *m)
+{
+	for (unsigned i = 0; i < HOIST__CHECKPOINT_IDENTITY; i++)
+		field(c, &m->identity[i], 8);
+}
+
 static void hello(struct cursor *c, struct hoist__far_message *m)
 {
 	version(c);
 	field(c, &m->id, 8);
-	field(c, &m->identity[0], 8);
-	field(c, &m->identity[1], 8);
+	identity(c, m);
 	field(c, &m->n_cells, 8);
 	field(c, &m->n_patterns, 8);
 	field32(c, &m->port);
@@ -186,8 +191,7 @@ static void bytes(struct cursor *c, struct hoist__far_message *m)
 
 static void tour_end(struct cursor *c, struct hoist__far_message *m)
 {
-	field(c, &m->identity[0], 8);
-	field(c, &m->identity[1], 8);
+	identity(c, m);
 	text(c, m->text);
 }
 

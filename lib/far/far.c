@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "lib/core/options.h"
 #include "lib/far/far.h"
 #include "lib/memory/budget.h"
 
@@ -223,44 +222,13 @@ static int step(struct hoist__load_source *source, bool whole)
 	return err < 0 ? err : ends;
 }
 
-static void note_counts(struct hoist__far *far)
-{
-	const struct hoist__swarm_counts *counts = hoist__swarm_counts(far->swarm);
-	far->report.n_members = hoist__swarm_members(far->swarm);
-	far->report.storage_bytes = counts->read_bytes;
-	far->report.received_bytes = counts->received_bytes;
-	far->report.sent_bytes = counts->sent_bytes;
-	far->report.n_refused = counts->n_refused;
-	far->report.n_late = counts->n_late;
-	hoist__log(load,
-		   "group \"%s\": %llu bytes from storage, %llu from members, %llu to members; "
-		   "refused %llu times, impatient %llu times",
-		   far->name, (unsigned long long)counts->read_bytes,
-		   (unsigned long long)counts->received_bytes,
-		   (unsigned long long)counts->sent_bytes, (unsigned long long)counts->n_refused,
-		   (unsigned long long)counts->n_late);
-}
-
-int hoist_group_get_report(hoist_load *load, hoist_group_report *report)
-{
-	if (load->source == NULL || load->source->ops != &hoist__far_ops)
-		return hoist__fail(-ENOTSUP, "the load is of no group on several machines, "
-					     "\"tcp://...\" or \"dir:...\"");
-	if (!hoist__job_is_done(&load->job))
-		return hoist__fail(-EAGAIN,
-				   "the load has not ended yet; its report is not complete");
-	struct hoist__far *far = hoist__far_of(load->source);
-	return hoist__options_out("hoist_group_report", report, &far->report, sizeof far->report);
-}
-
 static void end(struct hoist__load_source *source, struct hoist_load *load)
 {
 	(void)load;
 	struct hoist__far *far = hoist__far_of(source);
 	struct hoist__cell_reader *reader = &far->reader;
 	hoist__far_stop(far);
-	if (far->swarm != NULL)
-		note_counts(far);
+	hoist__far_write_report(far);
 	bool stopped = hoist__cell_reader_stop(reader);
 	stopped = hoist__fabric_close(far->fabric) && stopped;
 	far->fabric = NULL;

@@ -9,7 +9,8 @@
  *   far-peer.c     the other members: channels, messages, life and death
  *   far-move.c     the swarm's deeds: asks, bytes through the fabric, digests
  *   far-loan.c     slots that members of one machine lend each other (far-loan.h)
- *   far-read.c     cells from storage, and readings that fail
+ *   far-read.c     cells from storage, and readings that fail (far-read.h)
+ *   far-report.c   what the report says (far-report.h)
  *   far-thread.c   the thread that does all of this
  *   far-host.c     answers to visitors
  *   far-tour.c     shows a visitor the files (far-tour.h)
@@ -89,6 +90,8 @@
 #include "lib/swarm/cell-read.h"
 #include "lib/swarm/cells.h"
 #include "lib/far/far-loan.h"
+#include "lib/far/far-read.h"
+#include "lib/far/far-report.h"
 #include "lib/far/far-tour.h"
 #include "lib/far/far-wire.h"
 #include "lib/swarm/swarm.h"
@@ -146,8 +149,10 @@ struct hoist__far_peer {
 	size_t first_cell;
 	size_t done; /* of its pace */
 	unsigned number;
-	struct hoist__address at;			 /* at which it listens */
-	struct hoist__fabric_peer *bulk;		 /* NULL: before HELLO */
+	struct hoist__address at;	 /* at which it listens */
+	struct hoist__fabric_peer *bulk; /* NULL: before HELLO */
+	bool moved;			 /* bytes have gone through the fabric */
+	bool way_noted;
 	struct hoist__neighbour place;			 /* of its slots */
 	struct hoist__far_memory *memory;		 /* the same, mapped; NULL: it is not */
 	struct hoist__far_lent lent[HOIST__SWARM_SLOTS]; /* to it */
@@ -219,7 +224,7 @@ struct hoist__far {
 	struct hoist__secret secret;
 	uint64_t id;
 	bool reads; /* it has the files */
-	uint64_t identity[2];
+	uint64_t identity[HOIST__CHECKPOINT_IDENTITY];
 	uint64_t timeout_ns;
 
 	struct hoist_load *load; /* from begin on */
@@ -275,6 +280,7 @@ struct hoist__far {
 	struct hoist__failure other_group; /* is at the door; no text: none is */
 	hoist_group_report report;	   /* once the load has ended */
 	char note[2 * HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
+	struct hoist__far_account account;
 	struct hoist__swarm *swarm;
 	struct hoist__far_slot *slots;	    /* n_slots */
 	unsigned queue[HOIST__SWARM_SLOTS]; /* slots to be read */
@@ -315,9 +321,16 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 
 /* --- far-name.c --- */
 
-/* Digests tensors, metadata, sizes, and blocks from all over the files: the same result for all
- * that have the same files.  Returns: 0; as reading. */
-int hoist__far_identify(const struct hoist_checkpoint *checkpoint, uint64_t ret[2]);
+/* Digests what the headers say of tensors, metadata, sizes, and blocks from all over the files to
+ * the first two words: the same result for all that have the same files.  The other two digest the
+ * digests of all tensors, which the files hold, or which are kept beside them; 0: not all are
+ * there. Returns: 0; as reading. */
+int hoist__far_identify(const struct hoist_checkpoint *checkpoint,
+			uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
+
+/* Does the member that says @hello have the same files?  Returns: 0; -EINVAL. */
+int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
+			     const struct hoist__far_message *hello);
 
 /* --- far.c --- */
 
@@ -475,24 +488,5 @@ void hoist__far_forget_sends(struct hoist__far *far, struct hoist__far_peer *pee
 
 /* Are bytes on their way into slots? */
 bool hoist__far_is_taking(struct hoist__far *far);
-
-/* --- far-read.c: the far thread's --- */
-
-/* The swarm's READ. */
-void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act);
-
-/* The message for the swarm's REFUSE. */
-struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
-					     const struct hoist__swarm_act *act);
-
-/* Notes why another member refused. */
-void hoist__far_note_refusal(struct hoist__far *far, const struct hoist__far_peer *peer,
-			     const struct hoist__far_message *refuse);
-
-/* The swarm's LOST: fails the load with the failure of this member's own reading, or with that of
- * another's, if there was one. */
-void hoist__far_lose(struct hoist__far *far, size_t cell);
-
-extern const struct hoist__cell_reader_ops hoist__far_reader_ops;
 
 #endif

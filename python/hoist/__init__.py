@@ -18,6 +18,7 @@ from ._hoist import version as _version
 from .checkpoint import Checkpoint, Skipped, Tensor, open  # pylint: disable=redefined-builtin
 from .doctor import Finding, doctor
 from .errors import Error
+from .groups import Member, group_look
 from .load import Load, load, load_all
 from .options import Budget, Target
 from .plan import Plan, plan
@@ -25,9 +26,9 @@ from .save import Save, save
 from .slices import Slice
 
 __version__ = _version()
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Member", "Plan", "Save",
            "Skipped", "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors",
-           "from_dlpack", "load", "load_all", "open", "plan", "save"]
+           "from_dlpack", "group_look", "load", "load_all", "open", "plan", "save"]
 
 
 def from_dlpack(array, *, copy=None):

@@ -14,6 +14,8 @@ from .checkpoint import open as open
 from .doctor import Finding as Finding
 from .doctor import doctor as doctor
 from .errors import Error as Error
+from .groups import Member as Member
+from .groups import group_look as group_look
 from .load import Load as Load
 from .load import load as load
 from .load import load_all as load_all
@@ -26,8 +28,8 @@ from .save import save as save
 from .slices import Slice as Slice
 
 __version__: str
-__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Plan", "Save",
+__all__ = ["Budget", "Buffer", "Checkpoint", "Device", "Error", "Finding", "Load", "Member", "Plan", "Save",
            "Skipped", "Slice", "Stream", "Target", "Tensor", "device_count", "doctor", "errors",
-           "from_dlpack", "load", "load_all", "open", "plan", "save"]
+           "from_dlpack", "group_look", "load", "load_all", "open", "plan", "save"]
 
 def from_dlpack(array: _DLPackArray, *, copy: bool | None = None) -> Buffer: ...

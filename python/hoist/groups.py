@@ -1,7 +1,35 @@
 # SPDX-License-Identifier: MIT
 """The group that a load belongs to, as programs name it and as the extension takes it."""
 
-from . import launcher
+import collections
+
+from . import _hoist, launcher
+
+Member = collections.namedtuple("Member", "id address has_files begun bytes done_bytes storage_bytes "
+                                          "received_bytes sent_bytes")
+Member.__doc__ = """A rank of a group on several machines that loads now.
+
+Attributes
+----------
+id : int
+    A random number.
+address : str
+    At which the rank listens, "10.0.0.1:34567".
+has_files : bool
+    Its machine has a copy of the checkpoint.
+begun : bool
+    False: it waits for others.
+bytes : int
+    Bytes of the checkpoint, in cells of 2 MiB.
+done_bytes : int
+    Those of them that the rank has, or does not want.
+storage_bytes : int
+    Bytes that it read from storage.
+received_bytes : int
+    Bytes that it got from others.
+sent_bytes : int
+    Bytes that it gave to others.
+"""
 
 
 def _rank_of(rank):
@@ -35,3 +63,43 @@ def group_of(group, rank=None, timeout=None, secret=None):
 def shows(group):
     """True where ranks of the group that `group_of()` gave show others their checkpoint."""
     return group is not None and launcher.is_far(group[0])
+
+
+def group_look(group, *, group_secret=None, group_timeout=5):
+    """The ranks of a group on several machines that loads now, as `hoist group status` shows them.
+
+    Two looks give rates.  The rank that is asked comes first; figures are at most 100 ms old.
+
+    Parameters
+    ----------
+    group : str
+        "tcp://HOST:PORT/NAME", "tcp:///NAME" where a launcher says the host, or "dir:FOLDER/NAME".
+    group_secret : str, optional
+        The group's secret; None: that of the environment.
+    group_timeout : float
+        Seconds to wait for an answer.
+
+    Returns
+    -------
+    list of Member
+
+    Raises
+    ------
+    ConnectionRefusedError, TimeoutError
+        No rank of the group is there, or none answers.
+    AccessError
+        The secret is not the group's.
+    ValueError
+        At the address is another group.
+    Error
+        A group of one machine, "shm:".
+
+    Examples
+    --------
+    >>> for member in hoist.group_look("tcp://10.0.0.1:7117/llama"):
+    ...     print(member.address, member.done_bytes / member.bytes)
+    """
+    if not isinstance(group, str):
+        raise TypeError(f"a group is a str, not {type(group).__name__!r}")
+    given = launcher.name(group), 0, 0, max(1, int(group_timeout * 1e9)), group_secret
+    return [Member(*member) for member in _hoist.group_look(given)]

@@ -292,12 +292,13 @@ static int add_group(PyObject *self, PyObject *report)
 		(void)hoist_py_fail(err);
 		return -1;
 	}
-	PyObject *group = Py_BuildValue("{s:I,s:K,s:K,s:K,s:K,s:K,s:s}", "members", g.n_members,
-					"storage_bytes", (unsigned long long)g.storage_bytes,
-					"received_bytes", (unsigned long long)g.received_bytes,
-					"sent_bytes", (unsigned long long)g.sent_bytes, "refused",
-					(unsigned long long)g.n_refused, "late",
-					(unsigned long long)g.n_late, "note", g.note);
+	PyObject *group = Py_BuildValue(
+		"{s:I,s:K,s:K,s:K,s:K,s:K,s:s,s:K,s:s,s:s}", "members", g.n_members,
+		"storage_bytes", (unsigned long long)g.storage_bytes, "received_bytes",
+		(unsigned long long)g.received_bytes, "sent_bytes",
+		(unsigned long long)g.sent_bytes, "refused", (unsigned long long)g.n_refused,
+		"late", (unsigned long long)g.n_late, "note", g.note, "damaged",
+		(unsigned long long)g.n_damaged, "damage", g.damage, "way", g.way);
 	err = group == NULL ? -1 : PyDict_SetItemString(report, "group", group);
 	Py_XDECREF(group);
 	return err;

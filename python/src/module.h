@@ -217,6 +217,7 @@ int hoist_py_add_load_type(PyObject *module);
 int hoist_py_add_cache(PyObject *module);
 int hoist_py_add_doctor(PyObject *module);
 int hoist_py_add_forecast(PyObject *module);
+int hoist_py_add_group(PyObject *module);
 
 /* (name, dtype, shape, nbytes, file, offset, strides or None), of @type, which is tuple or inherits
  * from it. */

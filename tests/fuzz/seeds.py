@@ -81,7 +81,7 @@ def said(text):
 
 
 def hello(cells, patterns):
-    return (struct.pack("<IQQQQQIQIIQB", 1, 7, 8, 9, cells, patterns, 7117, 11, 12, 13, 14, 1) +
+    return (struct.pack("<IQQQQQQQIQIIQB", 2, 7, 8, 9, 10, 11, cells, patterns, 7117, 11, 12, 13, 14, 1) +
             said(b"name") + b"an address of UCX's")
 
 
@@ -97,10 +97,10 @@ MESSAGES = [
     struct.pack("<QB", 2, 1) + counts, struct.pack("<QQBB", 65, 1, 1, 1) + b"\xf0" * 64, struct.pack("<Q", 65),
     struct.pack("<Q", 65) + said(b"reading a file: Input/output error"), struct.pack("<QQQ", 65, 1, 2),
     struct.pack("<QIQ", 65, 4, 5), struct.pack("<Q", 65), struct.pack("<QB", 7, 1),
-    struct.pack("<I", 1) + said(b"name"), struct.pack("<IQ", 1, 5) + said(b"m.safetensors"),
-    struct.pack("<IQ", 1, 0) + b"bytes", struct.pack("<I", 1) + said(b"name"),
+    struct.pack("<I", 2) + said(b"name"), struct.pack("<IQ", 1, 5) + said(b"m.safetensors"),
+    struct.pack("<IQ", 1, 0) + b"bytes", struct.pack("<I", 2) + said(b"name"),
     struct.pack("<QQQBB", 7, 2, 3, 1, 1) + counts + said(b"10.0.0.1:7117"),
-    struct.pack("<QQ", 8, 9) + said(b"m.safetensors"), struct.pack("<i", -22) + said(b"other files"),
+    struct.pack("<QQQQ", 8, 9, 10, 11) + said(b"m.safetensors"), struct.pack("<i", -22) + said(b"other files"),
 ]
 for kind, bytes_ in enumerate(MESSAGES, 1):
     put("far", "far-kind-%02d" % kind, frames((kind, bytes_)))

@@ -32,6 +32,27 @@ static void end(void)
 	side_close(&b);
 }
 
+/* The way is known once bytes have come. */
+static void the_way(void)
+{
+	char text[64] = "cma/memory";
+	char small[8] = "";
+	begin();
+	side_send(&a, &b, 0, 4 << 20);
+	side_settle(&a, &b);
+	OK(hoist__fabric_way(a.peer, text, sizeof text));
+	check_at("%s: %s", transports, text);
+	CHECK(strncmp(text, "cma/memory ", 11) == 0 && strchr(text + 11, '/') != NULL);
+	CHECK(strncmp(text + 11, transports, 3) == 0 && text[strlen(text) - 1] != ' ');
+	size_t before = strlen(text);
+	OK(hoist__fabric_way(a.peer, text, sizeof text));
+	CHECK(strlen(text) == before);
+	OK(hoist__fabric_way(a.peer, small, 4));
+	CHECK(small[0] == '\0');
+	printf("%s\n", text);
+	end();
+}
+
 static void sizes(void)
 {
 	static const size_t bytes[] = {1,
@@ -306,6 +327,7 @@ int main(void)
 		check_at("%s", transports);
 		printf("%s\n", transports);
 		CASE(sizes);
+		CASE(the_way);
 		CASE(many);
 		CASE(unknown);
 		CASE(headers);

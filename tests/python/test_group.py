@@ -76,7 +76,8 @@ class Ranks(files.WithModel):
         n_bytes = sum(map(len, self.bytes.values()))
         self.assertTrue(n_bytes <= read <= 1.02 * n_bytes, (read, n_bytes))
         self.assertGreaterEqual(sum(group["received_bytes"] for group in groups), 2 * n_bytes)
-        self.assertEqual({group["note"] for group in groups}, {""})
+        self.assertEqual({(group["note"], group["damaged"], group["damage"]) for group in groups}, {("", 0, "")})
+        self.assertTrue(all(group["way"] for group in groups), groups)
 
     @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_launcher(self):
@@ -134,6 +135,27 @@ class Ranks(files.WithModel):
             waits.communicate()
         self.assertEqual(refused["error"], "AccessError")
         self.assertIn("secret", refused["text"])
+
+    @unittest.skipUnless(files.has_ucx(), "no UCX")
+    def test_look(self):
+        """A rank that waits for another is seen, by those that know the secret and the group."""
+        group = f"tcp://{HOST}:7123/look"
+        waits = self.start({"group": group, "rank": "0/2", "group_timeout": 600, "group_secret": self.secret})
+        try:
+            self.await_door(7123)
+            member, = hoist.group_look(group, group_secret=self.secret, group_timeout=60)
+            self.assertRaises(hoist.errors.AccessError, hoist.group_look, group, group_secret=self.secret[::-1])
+            self.assertRaisesRegex(ValueError, 'is the group "look"', hoist.group_look, group + "2",
+                                   group_secret=self.secret)
+        finally:
+            waits.kill()
+            waits.communicate()
+        self.assertEqual((member.address, member.has_files, member.begun), (f"{HOST}:7123", True, False))
+        self.assertGreaterEqual(member.bytes, sum(map(len, self.bytes.values())))
+        self.assertEqual((member.storage_bytes, member.received_bytes, member.sent_bytes), (0, 0, 0))
+        self.assertRaises(hoist.Error, hoist.group_look, group, group_secret=self.secret, group_timeout=1)
+        self.assertRaises(hoist.Error, hoist.group_look, "shm:look")
+        self.assertRaises(TypeError, hoist.group_look, 7)
 
     def test_alone(self):
         """A load without a group of several machines has no such report."""

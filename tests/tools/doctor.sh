@@ -49,6 +49,12 @@ run 0 doctor
 grep -Eq '^cuda +no +' "$out" || fail "no line about cuda"
 grep -q 'HOIST_CUDA_LIBRARY' "$out" || fail "no remedy"
 grep -Eq '^across machines +(yes +UCX [1-9]|no +UCX: no library: libuc)' "$out" || fail "no line about UCX"
+if grep -Eq '^across machines +yes' "$out"; then
+	grep -Eq '^network +(yes|no) +UCX has (a|no) way to other machines' "$out" || fail "no line about interfaces"
+	grep -Eq '^RDMA +(yes|no) ' "$out" || fail "no line about RDMA"
+	UCX_NET_DEVICES=lo hoist doctor >"$out" || fail "the doctor with the loopback interface alone"
+	grep -Eq '^network +no .*loopback' "$out" || fail "a way beside the loopback interface"
+fi
 
 : >"$work/file"
 run 0 doctor "$work/file"

@@ -187,6 +187,9 @@ for r in 0 1 2; do
 	eval "ended \$pid$r 0 $r"
 	grep -q '^group of [1-3]: .* from storage, .* from members, .* to members' "$work/$r" ||
 		fail "the line of rank $r"
+	! grep -q '^damage' "$work/$r" || fail "damage at rank $r"
+	grep -q '^group of [1-3]: .* 0 from members, 0 to members' "$work/$r" ||
+		grep -q '^by memory that members of this machine share$' "$work/$r" || fail "the way of rank $r"
 done
 SLURM_STEP_NODELIST=${host%.*}.[${host##*.}-254],b
 export SLURM_STEP_NODELIST

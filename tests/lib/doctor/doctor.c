@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/doctor/doctor-numa.c on machines this test does not run on. */
+/* lib/doctor/doctor-numa.c and doctor-network.c on machines this test does not run on. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include "hoist/doctor.h"
@@ -84,4 +86,64 @@ Test(doctor, counts_huge_pages_of_all_nodes)
 	cr_expect_str_eq(detail, "7 of 12 pages of 2 MiB are free");
 	examine("gaps", 0, "huge page pool", detail);
 	cr_expect_str_eq(detail, "empty");
+}
+
+/* --- RDMA --- */
+
+enum { DEVICE = 1, NODE = 2, MODULE = 4, TRANSPORT = 8, LOCKS = 16 };
+
+/* Makes a file, and its folders, beneath @root. */
+static void put(const char *root, const char *name)
+{
+	char path[512];
+	(void)snprintf(path, sizeof path, "%s/%s", root, name);
+	for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')) != NULL; *at++ = '/') {
+		*at = '\0';
+		cr_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+	}
+	FILE *file = fopen(path, "w");
+	cr_assert_not_null(file);
+	(void)fclose(file);
+}
+
+Test(doctor, says_what_rdma_lacks)
+{
+	static const struct {
+		unsigned has;
+		bool ok;
+		const char *detail, *remedy;
+	} cases[] = {
+		{0, true, "no RDMA device", ""},
+		{MODULE | TRANSPORT, true, "no RDMA device", ""},
+		{DEVICE | MODULE | TRANSPORT | LOCKS, false, "not in /dev/infiniband", "--device"},
+		{DEVICE | NODE | LOCKS, false, "no module libuct_ib", "libucx0"},
+		{DEVICE | NODE | MODULE | LOCKS, false, "takes none of", "UCX_NET_DEVICES"},
+		{DEVICE | NODE | MODULE | TRANSPORT, false, "cannot be locked", "memlock"},
+		{DEVICE | NODE | MODULE | TRANSPORT | LOCKS, true, "UCX uses mlx5_0", ""},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct hoist__fabric_facts facts = {.rdma = (cases[i].has & TRANSPORT) != 0};
+		hoist_doctor *doctor = calloc(1, sizeof *doctor);
+		char root[] = "/tmp/hoist-rdma-XXXXXX";
+		char command[64];
+		cr_assert_not_null(doctor);
+		cr_assert_not_null(mkdtemp(root));
+		if ((cases[i].has & DEVICE) != 0)
+			put(root, "sys/class/infiniband/mlx5_0");
+		if ((cases[i].has & NODE) != 0)
+			put(root, "dev/infiniband/uverbs0");
+		if ((cases[i].has & MODULE) != 0)
+			put(root, "ucx/libuct_ib.so.0");
+		(void)snprintf(facts.library, sizeof facts.library, "%s/libucp.so.0", root);
+		OK(hoist__doctor_rdma(doctor, &facts, root, (cases[i].has & LOCKS) != 0));
+		const struct hoist__check *check = &doctor->checks[0];
+		cr_expect_eq(doctor->n_checks, 1);
+		cr_expect(check->ok == cases[i].ok && strstr(check->detail, cases[i].detail) &&
+				  strstr(check->remedy, cases[i].remedy) &&
+				  (check->remedy[0] == '\0') == check->ok,
+			  "case %zu: %s; %s", i, check->detail, check->remedy);
+		hoist_doctor_destroy(doctor);
+		(void)snprintf(command, sizeof command, "rm -rf %s", root);
+		cr_expect_eq(system(command), 0);
+	}
 }

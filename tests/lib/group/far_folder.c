@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@
 #include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
+#include "tests/support/wrap.h"
 
 enum { N_RANKS = 2 };
 
@@ -98,6 +100,21 @@ static void write_dead(unsigned id, uint64_t machine, time_t age_s)
 	OK(utimensat(AT_FDCWD, path, times, 0));
 }
 
+/* A member's file gets its name. */
+static atomic_uint n_looks;
+static mode_t mode_wanted;
+
+WRAP(int, renameat, (int from_fd, const char *from, int to_fd, const char *to))
+{
+	struct stat status;
+	if (strstr(to, ".member") != NULL && mode_wanted != 0) {
+		OK(fstatat(from_fd, from, &status, 0));
+		CHECK((status.st_mode & 07777) == mode_wanted);
+		n_looks++;
+	}
+	return __real_renameat(from_fd, from, to_fd, to);
+}
+
 static void *rank_main(void *argument)
 {
 	hoist_checkpoint *checkpoint = support_open("model.safetensors");
@@ -153,6 +170,25 @@ static void killed_members_are_passed_over(void)
 	CHECK(count_entries(folder) == n + 2);
 }
 
+/* The files of members that others may read are those in folders that these may write to. */
+static void files_are_as_open_as_the_folder(void)
+{
+	static const struct {
+		mode_t folder, file;
+	} rows[] = {{0700, 0600}, {0755, 0600}, {0770, 0640}, {01777, 0644}, {0702, 0604}};
+	mode_t was = umask(022);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		check_at("a folder of mode %o", (unsigned)rows[i].folder);
+		OK(chmod(folder, rows[i].folder));
+		n_looks = 0;
+		mode_wanted = rows[i].file;
+		meet();
+		CHECK(n_looks == N_RANKS);
+	}
+	(void)umask(was);
+	OK(chmod(folder, 0700));
+}
+
 static void folders_that_are_refused(void)
 {
 	static const struct {
@@ -198,6 +234,7 @@ int main(void)
 	(void)snprintf(name, sizeof name, "dir:%s/job", folder);
 	CASE(nonsense_is_ignored);
 	CASE(killed_members_are_passed_over);
+	CASE(files_are_as_open_as_the_folder);
 	CASE(folders_that_are_refused);
 	OK(rmdir(post(202, path)));
 	support_remove(folder);

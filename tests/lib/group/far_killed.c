@@ -33,7 +33,7 @@
 #include "tests/support/wrap.h"
 
 enum { CAME = 1, ENDED = 2, SENT = 4, WARNED = 8, ACTED = 16, GOES_ON = 32 };
-enum { LISTENS = 64, LEFT_OUT = 128, MET = 256 };
+enum { LISTENS = 64, LEFT_OUT = 128, MET = 256, NAMED = 512 };
 enum { N_TENSORS = 3 };
 static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
 
@@ -212,6 +212,12 @@ static void look(hoist_checkpoint *checkpoint, hoist_load *load, int err)
 		OK(hoist_group_get_report(load, &report));
 		mark(report.n_members == n_ranks ? MET : 0);
 		mark(strstr(report.note, "does not take") != NULL ? LEFT_OUT : 0);
+		mark(report.n_damaged > 0 ? NAMED : 0);
+		check_at("damage: %s", report.damage);
+		CHECK(report.n_damaged == 0 || strstr(report.damage, " time") != NULL);
+		CHECK(report.damage[0] == '\0' ||
+		      (fate == LIES &&
+		       strstr(report.damage, self == victim ? "this member's" : "at 127.0.0.1:")));
 	}
 }
 
@@ -381,6 +387,8 @@ static void lies(void)
 	others_are_well();
 	CHECK((said->marks[1] & SENT) != 0);
 	CHECK(((said->marks[0] | said->marks[2]) & WARNED) != 0);
+	for (unsigned r = 0; r < n_ranks; r++)
+		CHECK(((said->marks[r] & WARNED) != 0) == ((said->marks[r] & NAMED) != 0));
 	CHECK(said->err[1] == 0);
 }
 

@@ -37,7 +37,7 @@ static const struct row {
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-static void identify(const struct row *row, size_t number, uint64_t ret[2])
+static void identify(const struct row *row, size_t number, uint64_t ret[HOIST__CHECKPOINT_IDENTITY])
 {
 	static unsigned char bytes[BYTES];
 	char name[64];
@@ -58,7 +58,7 @@ static void identify(const struct row *row, size_t number, uint64_t ret[2])
 
 static void what_tells_files_apart(void)
 {
-	uint64_t found[N_ROWS][2];
+	uint64_t found[N_ROWS][HOIST__CHECKPOINT_IDENTITY];
 	for (size_t i = 0; i < N_ROWS; i++)
 		identify(&rows[i], i, found[i]);
 	for (size_t i = 0; i < N_ROWS; i++)
