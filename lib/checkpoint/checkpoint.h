@@ -25,12 +25,11 @@
 /* The content tells the format. */
 #define HOIST__ANY_FORMAT HOIST__N_FORMATS
 
-/* Words of the identity of a checkpoint in a group (lib/far/far.h). */
+/* Words of the identity of a checkpoint: hoist__checkpoint_identify(). */
 #define HOIST__CHECKPOINT_IDENTITY 4u
 
 /* All flags of hoist_checkpoint_open(). */
-#define HOIST__OPEN_FLAGS                                                                          \
-	(HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)
+#define HOIST__OPEN_FLAGS (HOIST_OPEN_FOLLOW_LINKS | HOIST_OPEN_RAW | HOIST_OPEN_SKIP_UNSUPPORTED)
 
 struct hoist__checkpoint_file {
 	enum hoist__format format;
@@ -55,7 +54,7 @@ struct hoist_checkpoint {
 	bool absent;	     /* the files are on other machines (hoist_group_open()): they cannot be
 			      * read here, but by a load that gets their bytes from a group */
 	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* absent: as the group's members have it */
-	bool none_kept;	     /* no file directly in the folder has digests beside it */
+	bool none_kept; /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
 	size_t n_tensors;
@@ -89,9 +88,9 @@ bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard)
 #define HOIST__KEPT_ENDING ".xxh3"
 
 /* Finds the digests that hoist_checkpoint_keep_digests() wrote beside the file @path of @dir_fd,
- * which was opened with @flags and holds none itself.  Sets @shard's kept; or kept_is_old, if the digests there are broken
- * or of another content.  A NAME.xxh3 that cannot be read is left out, and logged.
- * Returns: 0; -ENOMEM; -EMFILE, -ENFILE. */
+ * which was opened with @flags and holds none itself.  Sets @shard's kept; or kept_is_old, if the
+ * digests there are broken or of another content.  A NAME.xxh3 that cannot be read is left out, and
+ * logged. Returns: 0; -ENOMEM; -EMFILE, -ENFILE. */
 int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		     struct hoist__checkpoint_file *shard);
 
@@ -134,5 +133,12 @@ int hoist__gguf_add_parts(hoist_checkpoint *checkpoint, int dir_fd, const char *
  * Returns: 0; -EBADMSG for a name in two files; -EOVERFLOW; -ENOMEM. */
 int hoist__checkpoint_build_tensors(hoist_checkpoint *checkpoint);
 int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
+
+/* Digests the headers' tensors and metadata, the files' sizes, and blocks from all over the files
+ * to the first two words: the same result for all that have the same files.  The other two words
+ * digest the digests of all tensors, which the files hold, or which are kept beside them; 0: not
+ * all are there.  Of an absent checkpoint: what was shown.  Returns: 0; as reading. */
+int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
+			       uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
 
 #endif

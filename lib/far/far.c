@@ -116,7 +116,7 @@ static int start(struct hoist__far *far, struct hoist_load *load)
 	far->opened_at = far->met_at = hoist__now_ns();
 	int err = hoist__cells_make(&far->cells, load, HOIST__FAR_LEAST_SLOTS);
 	if (err == 0)
-		err = hoist__far_identify(load->checkpoint, far->identity);
+		err = hoist__checkpoint_identify(load->checkpoint, far->identity);
 	if (err == 0)
 		err = hoist__swarm_wants_make(far->cells.wants, far->cells.n, &far->wants);
 	if (err == 0)

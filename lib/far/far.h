@@ -3,7 +3,7 @@
  * load (lib/load/source.h).
  *
  *   far.c          the source: slots, chunks whose cells are here, the end
- *   far-name.c     the group's name and secret, and the identity of a checkpoint
+ *   far-name.c     the group's name and secret, and the comparison of its members' files
  *   far-meet.c     how members find each other, and when a member begins
  *   far-folder.c   the same, at a folder that all see
  *   far-peer.c     the other members: channels, messages, life and death
@@ -320,13 +320,6 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 		    hoist_checkpoint **ret);
 
 /* --- far-name.c --- */
-
-/* Digests what the headers say of tensors, metadata, sizes, and blocks from all over the files to
- * the first two words: the same result for all that have the same files.  The other two digest the
- * digests of all tensors, which the files hold, or which are kept beside them; 0: not all are
- * there. Returns: 0; as reading. */
-int hoist__far_identify(const struct hoist_checkpoint *checkpoint,
-			uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
 
 /* Does the member that says @hello have the same files?  Returns: 0; -EINVAL. */
 int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,

@@ -405,7 +405,7 @@ static void crowd(unsigned rank)
 	struct hoist__far_message m = {.kind = HOIST__FAR_HELLO, .port = 1, .text = "test"};
 	const void *address;
 	OK(hoist_group_look(&group, see, &seen));
-	OK(hoist__far_identify(checkpoint, m.identity));
+	OK(hoist__checkpoint_identify(checkpoint, m.identity));
 	side_open(&side, "tcp");
 	hoist__fabric_address(side.fabric, &address, &m.n_bytes);
 	m.bytes = address;

@@ -37,7 +37,7 @@ static void keep(const char *name)
 static void identify(const char *name, uint64_t ret[HOIST__CHECKPOINT_IDENTITY])
 {
 	hoist_checkpoint *checkpoint = support_open(name);
-	OK(hoist__far_identify(checkpoint, ret));
+	OK(hoist__checkpoint_identify(checkpoint, ret));
 	hoist_checkpoint_close(checkpoint);
 }
 

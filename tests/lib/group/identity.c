@@ -52,7 +52,7 @@ static void identify(const struct row *row, size_t number, uint64_t ret[HOIST__C
 		       row->metadata, row->name, row->shape, BYTES);
 	support_put_safetensors(name, header, bytes, BYTES);
 	hoist_checkpoint *checkpoint = support_open(name);
-	OK(hoist__far_identify(checkpoint, ret));
+	OK(hoist__checkpoint_identify(checkpoint, ret));
 	hoist_checkpoint_close(checkpoint);
 }
 
