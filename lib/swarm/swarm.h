@@ -14,8 +14,9 @@
  *             HERE, or LEAVING (asked in vain; bytes may still come)
  *   pace      the order of a member's own cells: from its first cell to the last of all, then
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
- *             not begun, waits until one of them is near, and reads the cells before by itself.
- *             `done` cells of a member's pace are HERE or past: it asks for none of them any more
+ *             not begun (hoist__swarm_late_cell()), waits until one of them is near, and reads the
+ *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks for
+ *             none of them any more
  *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
  *             member without a number shares with nobody, and is a machine by itself
  *   ring      all members that have ever been, in the order of a hash of their ids
@@ -73,8 +74,8 @@
  * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
  * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
  * first cell that one of them lacks.  All earlier slots are free, so the cell's reader has a slot,
- * and so has each member on the cell's way.  If views differ, an ask for other blocks frees the slot
- * at once; if paces differ, patience ends.
+ * and so has each member on the cell's way.  If views differ, an ask for other blocks frees the
+ * slot at once; if paces differ, patience ends.
  *
  * Invariants: a cell is in one slot at most.  A slot is written to only while READING, ASKED or
  * LEAVING, and constant while HERE.  Sends of a slot end before the slot is FREE.
@@ -95,6 +96,9 @@
 #define HOIST__SWARM_SLOTS 64u			   /* at most */
 #define HOIST__SWARM_SENDS 4u			   /* at a time; half of them to one member */
 #define HOIST__SWARM_ASKS (2 * HOIST__SWARM_SLOTS) /* of one member, that wait */
+
+/* Cells that others begin while a late member says READY. */
+#define HOIST__SWARM_AHEAD 4u
 
 /* Longer than a hang takes to be noticed (HOIST__FAR_SILENCE_NS). */
 #define HOIST__SWARM_PATIENCE_NS (UINT64_C(6) * 1000000000)
@@ -163,6 +167,13 @@ struct hoist__swarm;
 /* Returns: 0; -ENOMEM. */
 int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret);
 void hoist__swarm_destroy(struct hoist__swarm *swarm); /* takes NULL */
+
+/* The first cell of the pace of a member that comes late: those that have begun have done @done
+ * cells at most, and have slots for the next ones. */
+static inline size_t hoist__swarm_late_cell(size_t done, unsigned n_slots)
+{
+	return done + n_slots + HOIST__SWARM_AHEAD;
+}
 
 /* --- the other members --- */
 
