@@ -220,9 +220,16 @@ static void counts(struct cursor *c, struct hoist__far_message *m)
 
 static void beat(struct cursor *c, struct hoist__far_message *m)
 {
+	uint64_t from = m->share.from;
 	field(c, &m->done, 8);
 	flag(c, &m->begun);
 	counts(c, m);
+	field(c, &m->share.rate, 8);
+	field(c, &from, 8);
+	field32(c, &m->share.weight);
+	m->share.from = (size_t)from;
+	c->bad = c->bad || m->share.weight == 0 || m->share.weight > HOIST__SWARM_FULL ||
+		 from > HOIST__FAR_MOST_CELLS;
 }
 
 static void member(struct cursor *c, struct hoist__far_message *m)

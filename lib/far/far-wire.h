@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "lib/swarm/swarm-wants.h"
+#include "lib/swarm/swarm.h"
 #include "net/address.h"
 #include "net/channel.h"
 #include "net/fabric.h"
@@ -55,19 +56,20 @@ struct hoist__far_digest {
 
 struct hoist__far_message {
 	enum hoist__far_kind kind;
-	uint64_t id;	      /* HELLO, ROSTER, WARN, MEMBER: of a member */
-	uint64_t identity[2]; /* HELLO, TOUR_END: of the checkpoint */
-	uint64_t n_cells;     /* HELLO, MEMBER: of the checkpoint */
-	uint64_t n_patterns;  /* HELLO: of the wants */
-	uint64_t cell;	      /* ROSTER, READY: the first of a pace; ASK */
-	uint64_t ticket;      /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
-	uint64_t at;	      /* WANTS, PATTERNS, BYTES, LEND */
-	uint64_t done;	      /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n;	      /* WANTS, PATTERNS, FILE, BYTES, LEND */
-	uint32_t port;	      /* HELLO: at which the member listens */
-	int32_t err;	      /* BYE */
-	uint64_t counts[3];   /* BEAT, MEMBER: bytes from storage, from members, to members */
-	bool begun;	      /* BEAT, MEMBER: the member has begun */
+	uint64_t id;			 /* HELLO, ROSTER, WARN, MEMBER: of a member */
+	uint64_t identity[2];		 /* HELLO, TOUR_END: of the checkpoint */
+	uint64_t n_cells;		 /* HELLO, MEMBER: of the checkpoint */
+	uint64_t n_patterns;		 /* HELLO: of the wants */
+	uint64_t cell;			 /* ROSTER, READY: the first of a pace; ASK */
+	uint64_t ticket;		 /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
+	uint64_t at;			 /* WANTS, PATTERNS, BYTES, LEND */
+	uint64_t done;			 /* BEAT, MEMBER: cells; FILE: bytes */
+	uint32_t n;			 /* WANTS, PATTERNS, FILE, BYTES, LEND */
+	uint32_t port;			 /* HELLO: at which the member listens */
+	int32_t err;			 /* BYE */
+	struct hoist__swarm_share share; /* BEAT */
+	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
+	bool begun;	    /* BEAT, MEMBER: the member has begun */
 	bool flag; /* HELLO, MEMBER: the member has the files; ROSTER: it has gone; ASK: the last
 		    * resort; WARN: it gave wrong bytes */
 	bool lend; /* ASK: LEND will do */

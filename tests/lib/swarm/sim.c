@@ -254,13 +254,15 @@ static void fate(unsigned m)
 
 static void beat(unsigned m)
 {
+	struct hoist__swarm_share share = hoist__swarm_share(sim_nodes[m].swarm);
 	for (unsigned o = 0; o < the_sim->n; o++)
 		if (o != m && sim_nodes[o].here && !sim_is_cut(m, o))
 			sim_push((struct event){.ns = sim_now + LATENCY_NS,
 						.kind = HEARD,
 						.member = o,
 						.other = m,
-						.number = hoist__swarm_done(sim_nodes[m].swarm)});
+						.number = hoist__swarm_done(sim_nodes[m].swarm),
+						.share = share});
 	sim_push((struct event){.ns = sim_now + sim_beat_ns(), .kind = BEAT, .member = m});
 }
 
@@ -271,6 +273,7 @@ static void hear(const struct event *e, unsigned number)
 	switch (e->kind) {
 	case HEARD:
 		hoist__swarm_heard(swarm, number, (size_t)e->number);
+		hoist__swarm_shared(swarm, number, &e->share);
 		break;
 	case ASKED:
 		OK(hoist__swarm_asked(swarm, number, e->ticket, e->cell, e->blocks, e->flag,

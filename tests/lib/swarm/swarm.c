@@ -121,6 +121,50 @@ static void whole_groups(void)
 	}
 }
 
+/* --- members whose storage is slower --- */
+
+/* The time that the work needs at least if the first reader reads at a quarter of the others' rate:
+ * it reads as much less, and its link brings what it does not read. */
+static double least_weighted(const struct row *row, double *ret_bytes)
+{
+	double most = least(row, ret_bytes);
+	double rate = (row->readers - 0.75) * row->storage;
+	double received = *ret_bytes * (1 - row->storage / 4 / rate);
+	if (row->per_machine == 1 && received / row->link > most)
+		most = received / row->link;
+	return *ret_bytes / rate > most ? *ret_bytes / rate : most;
+}
+
+/* A quarter of the others' rate: each reads by its rate once rates are known. */
+static void a_slow_disk_reads_less(void)
+{
+	static const struct row rows[] = {
+		{"two, all", 2, 4 * CELLS, LINK, STORAGE, 2, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"four, all", 4, 4 * CELLS, 2 * LINK, STORAGE, 4, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"eight, all", 8, 8 * CELLS, 4 * LINK, STORAGE, 8, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"two of eight have the files", 8, 4 * CELLS, LINK, STORAGE, 2, SIM_ALL, 1.05, 1.15,
+		 1.02, 1},
+		{"two machines of four, all", 8, 8 * CELLS, 4 * LINK, STORAGE, 8, SIM_ALL, 1.05,
+		 1.15, 1.02, 4},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		for (uint64_t seed = 1; seed <= 3; seed++) {
+			double bytes;
+			struct sim sim = sim_of(&rows[i], seed);
+			double should = least_weighted(&rows[i], &bytes);
+			sim.members[0].fate = SIM_SLOW_STORAGE;
+			sim.in_order = true;
+			struct sim_result r = sim_run(&sim);
+			printf("%-40s with a slow disk %6.2f s, %4.2f x; read %5.3f x\n",
+			       rows[i].name, seconds(r.ns), seconds(r.ns) / should,
+			       (double)r.read / bytes);
+			check_at("%s, seed %llu", rows[i].name, (unsigned long long)seed);
+			CHECK(r.ended && r.n_lost == 0);
+			CHECK((double)r.read <= bytes * rows[i].reads);
+			CHECK(seconds(r.ns) <= should * rows[i].time);
+		}
+}
+
 /* --- members that come late, die, hang, lie, or are slow --- */
 
 struct trouble {
@@ -416,6 +460,7 @@ int main(void)
 	CASE(few_blocks_tell_little_of_a_cell);
 	CASE(wants_are_few_bytes);
 	CASE(whole_groups);
+	CASE(a_slow_disk_reads_less);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
 	CASE(what_cannot_be_read_is_refused);
