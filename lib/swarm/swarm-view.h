@@ -77,6 +77,7 @@ struct hoist__swarm_slot {
 	bool needed;	   /* this member's load has not used the cell */
 	bool alone;	   /* the cell is unreadable; this member's own blocks were read alone */
 	bool resort;	   /* members are asked as the last resort */
+	unsigned n_lost;   /* times, since then */
 	unsigned n_rounds; /* of the last resort: each is twice as patient */
 	unsigned n_sending;
 	struct hoist__member_set tried;	 /* that do not give the cell */

@@ -391,9 +391,13 @@ void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong,
 
 void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
 {
-	HOIST__ASSERT(swarm->slots[slot].state == HOIST__SLOT_HERE &&
-		      swarm->slots[slot].n_sending == 0);
-	try_another(swarm, &swarm->slots[slot], now);
+	struct hoist__swarm_slot *s = &swarm->slots[slot];
+	HOIST__ASSERT(s->state == HOIST__SLOT_HERE && s->n_sending == 0);
+	/* Its giver may be the only one that has the files. */
+	if (s->resort && ++s->n_lost < HOIST__SWARM_LOSSES)
+		hoist__swarm_set_state(swarm, s, HOIST__SLOT_CHOSEN, now);
+	else
+		try_another(swarm, s, now);
 }
 
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now)

@@ -68,7 +68,8 @@
  *     own reading fails  the same; at last, read this member's own blocks alone
  *     no word            after a member's patience: the same, and the silent member is slow
  *     left, died, slow   the same at once
- *     a loan was lost    the same at once, though the cell was HERE
+ *     a loan was lost    the same at once, though the cell was HERE.  One that gave the cell as the
+ *                        last resort is asked once more, HOIST__SWARM_LOSSES times in all
  *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
@@ -122,6 +123,9 @@
  * times. */
 #define HOIST__SWARM_SLOW_NS (UINT64_C(15) * 1000000000)
 #define HOIST__SWARM_SLOWEST 8u
+/* A member that gave a cell as the last resort, and lost it, is asked again, so many times in all.
+ */
+#define HOIST__SWARM_LOSSES 8u
 /* A cell is apart if all its members' blocks are at most so many runs, each of which is a read, and
  * at most so many blocks, where members' parts meet, are read twice. */
 #define HOIST__SWARM_RUNS 16u

@@ -318,6 +318,37 @@ static void the_last_resort_goes_on(void)
 	no_silence_is_waited_for(2);
 }
 
+/* The only member that has the files gives a cell, and loses it, again and again.  Returns: how
+ * often it is asked, until @most, or until the cell is given up. */
+static unsigned count_asks(unsigned most)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_wants own = wants_of_blocks(HOIST__CELL_BLOCKS);
+	struct hoist__swarm_wants none = wants_of_blocks(0);
+	const struct hoist__swarm_options options = {
+		.id = 7, .n_cells = 1, .n_slots = 8, .wants = &own};
+	struct hoist__swarm_act act;
+	unsigned n = 0;
+	OK(hoist__swarm_create(&options, &swarm));
+	CHECK(hoist__swarm_join(swarm, 11, 7, true, 0, &none, 1) == 1);
+	for (hoist__swarm_next(swarm, 1, &act); act.deed == HOIST__SWARM_ASK && n < most; n++) {
+		hoist__swarm_received(swarm, act.slot, 1000, 1);
+		hoist__swarm_lost(swarm, act.slot, 1);
+		hoist__swarm_next(swarm, 1, &act);
+	}
+	CHECK(n == most || act.deed == HOIST__SWARM_LOST);
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+	return n;
+}
+
+static void the_only_giver_may_lose_a_cell(void)
+{
+	unsigned n = count_asks(1000);
+	check_at("%u asks", n);
+	CHECK(n > HOIST__SWARM_LOSSES && n < 1000);
+}
+
 /* --- cells that cannot be read --- */
 
 #define OWN 10u /* blocks, from the first on */
@@ -463,6 +494,7 @@ int main(void)
 	CASE(a_slow_disk_reads_less);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
+	CASE(the_only_giver_may_lose_a_cell);
 	CASE(what_cannot_be_read_is_refused);
 	return 0;
 }
