@@ -97,9 +97,11 @@ unsigned hoist__swarm_reader_among(const struct hoist__swarm *swarm, size_t cell
 
 /* --- the rate of this member's reads --- */
 
-/* It is told once so many bytes were read in bursts; older ones count less and less. */
+/* It is told once bursts had so many bytes and lasted so long: short ones tell of a page cache, or
+ * of other programs.  Older ones count less and less. */
 #define LEAST_BYTES (4 * HOIST__CELL_BYTES)
-#define MOST_BYTES (64 * HOIST__CELL_BYTES)
+#define LEAST_NS (UINT64_C(500) * 1000000)
+#define MOST_NS (8 * LEAST_NS)
 
 void hoist__swarm_reading_begins(struct hoist__swarm *swarm, uint64_t now)
 {
@@ -129,10 +131,10 @@ void hoist__swarm_reading_ends(struct hoist__swarm *swarm, const struct hoist__s
 	burst->n++;
 	burst->bytes += hoist__blocks_count(slot->blocks) * HOIST__BLOCK_BYTES;
 	burst->ns = now - swarm->burst_at;
-	if (swarm->n_reading > 0 && burst->bytes < MOST_BYTES)
+	if (swarm->n_reading > 0 && burst->ns < MOST_NS)
 		return;
 	swarm->bursts = all_bursts(swarm);
-	if (swarm->bursts.bytes > MOST_BYTES) {
+	if (swarm->bursts.ns > MOST_NS) {
 		swarm->bursts.bytes /= 2;
 		swarm->bursts.ns /= 2;
 	}
@@ -143,7 +145,7 @@ void hoist__swarm_reading_ends(struct hoist__swarm *swarm, const struct hoist__s
 static uint64_t rate_of(const struct hoist__swarm *swarm)
 {
 	struct hoist__swarm_burst all = all_bursts(swarm);
-	if (all.bytes < LEAST_BYTES || all.ns == 0)
+	if (all.bytes < LEAST_BYTES || all.ns < LEAST_NS)
 		return 0;
 	return (uint64_t)((double)all.bytes * 1e9 / (double)all.ns);
 }
