@@ -58,7 +58,8 @@
  *
  * A load begins once n_ranks have come, or, if n_ranks is 0, nobody new has come for a second; after
  * the timeout, with those that are there.  A rank that comes when others have begun takes part from
- * the next file on.  It reads the bytes before by itself, or asks the others for them if it has no
+ * a place on that they have not come to: some tens of MiB ahead, or, if digests are made, the next
+ * tensor or file behind.  It reads the bytes before by itself, or asks the others for them if it has no
  * files.  A rank that has all that it wants stays until those that need its bytes have them.
  *
  * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  If a child of

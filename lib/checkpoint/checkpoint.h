@@ -137,7 +137,7 @@ int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
 /* Digests the headers' tensors and metadata, the files' sizes, and blocks from all over the files
  * to the first two words: the same result for all that have the same files.  The other two words
  * digest the digests of all tensors, which the files hold, or which are kept beside them; 0: not
- * all are there.  Of an absent checkpoint: what was shown.  Returns: 0; as reading. */
+ * all are there.  An absent checkpoint has the identity that was shown.  Returns: 0; as reading. */
 int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 			       uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
 

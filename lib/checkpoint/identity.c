@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What tells the files of two checkpoints apart, on any machine.
+/* The identity of a checkpoint: the facts that tell files apart on any machine.
  * The contract is in lib/checkpoint/checkpoint.h. */
 #include "config.h"
 

@@ -14,8 +14,7 @@
 
 #define TRY_NS (UINT64_C(100) * 1000000)	  /* between two tries of the door */
 #define RETAKE_NS (UINT64_C(1) * HOIST__NS_PER_S) /* the same, once the group is there */
-#define AHEAD 4u      /* cells that others begin while this member says READY */
-#define MOST_TRIES 3u /* to greet a member that is known */
+#define MOST_TRIES 3u				  /* to greet a member that is known */
 
 /* --- sockets --- */
 
@@ -287,8 +286,8 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 		.wants = &far->wants,
 	};
 	if (census->begun)
-		far->first_cell = hoist__cells_start_at(&far->cells,
-							census->first_after + far->n_slots + AHEAD);
+		far->first_cell = hoist__cells_start_at(
+			&far->cells, hoist__swarm_late_cell(census->first_after, far->n_slots));
 	options.first_cell = far->first_cell;
 	int err = hoist__swarm_create(&options, &far->swarm);
 	/* The turns of those that have gone count. */

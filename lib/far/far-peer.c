@@ -22,6 +22,7 @@ struct hoist__far_peer *hoist__far_peer_add(struct hoist__far *far, struct hoist
 		*peer = (struct hoist__far_peer){
 			.channel = channel,
 			.connector = connector,
+			.share.weight = HOIST__SWARM_FULL,
 			.heard_at = now,
 			.at = *hoist__channel_peer(channel),
 		};
@@ -137,6 +138,7 @@ static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
 		.done = far->beat_done,
 		.begun = far->state == HOIST__FAR_BEGUN,
 		.counts = {far->beat_counts[0], far->beat_counts[1], far->beat_counts[2]},
+		.share = far->beat_share,
 	};
 	hoist__far_say(far, peer, &m);
 	peer->beat_at = far->beat_at;
@@ -169,6 +171,7 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	if (peer->joined) {
 		peer->number = (unsigned)err;
 		hoist__swarm_heard(far->swarm, peer->number, peer->done);
+		hoist__swarm_shared(far->swarm, peer->number, &peer->share);
 	}
 	pthread_mutex_unlock(&far->lock);
 }
@@ -385,9 +388,11 @@ static int hear_beat(struct hoist__far *far, struct hoist__far_peer *peer,
 	peer->done = (size_t)m->done;
 	peer->begun = m->begun;
 	memcpy(peer->counts, m->counts, sizeof peer->counts);
+	peer->share = m->share;
 	if (peer->joined) {
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_heard(far->swarm, peer->number, peer->done);
+		hoist__swarm_shared(far->swarm, peer->number, &peer->share);
 		pthread_mutex_unlock(&far->lock);
 	}
 	return 0;

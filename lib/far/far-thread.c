@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "lib/far/far.h"
 
@@ -24,6 +25,21 @@ void hoist__far_ring(struct hoist__far *far)
 {
 	const uint64_t one = 1;
 	(void)!write(far->bell, &one, sizeof one);
+}
+
+static void look_at_share(struct hoist__far *far)
+{
+	pthread_mutex_lock(&far->lock);
+	unsigned weight = far->beat_share.weight;
+	if (far->ready)
+		far->beat_share = hoist__swarm_share(far->swarm);
+	pthread_mutex_unlock(&far->lock);
+	if (weight != far->beat_share.weight)
+		hoist__log(load,
+			   "group \"%s\": this member reads %llu MB/s, and has %u of %u turns from "
+			   "cell %zu on",
+			   far->name, (unsigned long long)(far->beat_share.rate / 1000000),
+			   far->beat_share.weight, HOIST__SWARM_FULL, far->beat_share.from);
 }
 
 /* Notes how far this member is, for the next BEAT: at times, when many cells were done since the
@@ -46,6 +62,7 @@ static void beat(struct hoist__far *far, uint64_t now)
 	if (ended || moved || now > far->beat_at + HOIST__FAR_BEAT_NS) {
 		far->beat_at = now;
 		far->beat_done = done;
+		look_at_share(far);
 	}
 }
 

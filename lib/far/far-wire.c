@@ -132,13 +132,35 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 		 m->port > UINT16_MAX || m->n_bytes > HOIST__FABRIC_ADDRESS_MOST;
 }
 
-/* Pieces of wants: @each bytes for each of `n`. */
+/* Numbers of @each bytes, 2 or 8: from the host's order to little-endian, or back. */
+static void reorder(void *numbers, size_t n_bytes, size_t each)
+{
+	unsigned char *at = numbers;
+	for (unsigned char *end = at + n_bytes; at < end; at += each) {
+		uint64_t wide;
+		uint16_t narrow;
+		if (each == sizeof narrow) {
+			memcpy(&narrow, at, sizeof narrow);
+			narrow = htole16(narrow);
+			memcpy(at, &narrow, sizeof narrow);
+		} else {
+			memcpy(&wide, at, sizeof wide);
+			wide = htole64(wide);
+			memcpy(at, &wide, sizeof wide);
+		}
+	}
+}
+
+/* Pieces of wants: @each bytes for each of `n`.  They are in the host's order before they are
+ * packed, and in little-endian until hoist__far_wanting_take(). */
 static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, uint32_t most)
 {
 	field(c, &m->at, 8);
 	field32(c, &m->n);
 	rest(c, &m->bytes, &m->n_bytes);
 	c->bad = c->bad || m->n == 0 || m->n > most || m->n_bytes != m->n * each;
+	if (c->to != NULL && !c->bad)
+		reorder(c->to - m->n_bytes, m->n_bytes, each < 8 ? each : 8);
 }
 
 static void roster(struct cursor *c, struct hoist__far_message *m)
@@ -224,9 +246,16 @@ static void counts(struct cursor *c, struct hoist__far_message *m)
 
 static void beat(struct cursor *c, struct hoist__far_message *m)
 {
+	uint64_t from = m->share.from;
 	field(c, &m->done, 8);
 	flag(c, &m->begun);
 	counts(c, m);
+	field(c, &m->share.rate, 8);
+	field(c, &from, 8);
+	field32(c, &m->share.weight);
+	m->share.from = (size_t)from;
+	c->bad = c->bad || m->share.weight == 0 || m->share.weight > HOIST__SWARM_FULL ||
+		 from > HOIST__FAR_MOST_CELLS;
 }
 
 static void member(struct cursor *c, struct hoist__far_message *m)
@@ -348,10 +377,9 @@ int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
 	size_t most = kinds ? wants->n_cells : wants->n_patterns;
 	if (wants->kinds == NULL || message->at != *here || message->n > most - *here)
 		return hoist__fail(-EBADMSG, "a member sent its wants out of order");
-	if (kinds)
-		memcpy(wants->kinds + *here, message->bytes, message->n_bytes);
-	else
-		memcpy(wants->patterns[*here], message->bytes, message->n_bytes);
+	void *to = kinds ? (void *)(wants->kinds + *here) : (void *)wants->patterns[*here];
+	memcpy(to, message->bytes, message->n_bytes);
+	reorder(to, message->n_bytes, kinds ? sizeof *wants->kinds : sizeof wants->patterns[0][0]);
 	*here += message->n;
 	return 0;
 }

@@ -13,6 +13,7 @@
 
 #include "lib/checkpoint/checkpoint.h"
 #include "lib/swarm/swarm-wants.h"
+#include "lib/swarm/swarm.h"
 #include "net/address.h"
 #include "net/channel.h"
 #include "net/fabric.h"
@@ -67,6 +68,7 @@ struct hoist__far_message {
 	uint32_t n;				       /* WANTS, PATTERNS, FILE, BYTES, LEND */
 	uint32_t port;				       /* HELLO: at which the member listens */
 	int32_t err;				       /* BYE */
+	struct hoist__swarm_share share;	       /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */
 	bool flag; /* HELLO, MEMBER: the member has the files; ROSTER: it has gone; ASK: the last

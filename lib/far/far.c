@@ -113,6 +113,7 @@ static int start(struct hoist__far *far, struct hoist_load *load)
 {
 	far->load = load;
 	far->reads = !load->checkpoint->absent;
+	far->beat_share.weight = HOIST__SWARM_FULL;
 	far->opened_at = far->met_at = hoist__now_ns();
 	int err = hoist__cells_make(&far->cells, load, HOIST__FAR_LEAST_SLOTS);
 	if (err == 0)

@@ -136,14 +136,15 @@ struct hoist__far_peer {
 	size_t kinds_told, patterns_told; /* of this side's wants: sent so far */
 	bool told;			  /* all of them */
 	bool said_ready;
-	uint64_t beat_at;   /* the last of this side's beats that it was told */
-	bool listed;	    /* all of its wants are here */
-	bool ready;	    /* it has said READY */
-	bool joined;	    /* it is in the swarm, as `number` */
-	bool begun;	    /* its last BEAT says so */
-	uint64_t counts[3]; /* of its last BEAT */
-	bool broken;	    /* its channel or its fabric has failed: to be dropped */
-	bool farewell;	    /* it has said BYE, and waits for this side's sends to end */
+	uint64_t beat_at;		 /* the last of this side's beats that it was told */
+	bool listed;			 /* all of its wants are here */
+	bool ready;			 /* it has said READY */
+	bool joined;			 /* it is in the swarm, as `number` */
+	bool begun;			 /* its last BEAT says so */
+	uint64_t counts[3];		 /* of its last BEAT */
+	struct hoist__swarm_share share; /* likewise */
+	bool broken;			 /* its channel or its fabric has failed: to be dropped */
+	bool farewell; /* it has said BYE, and waits for this side's sends to end */
 	uint64_t id;
 	bool reads;
 	size_t first_cell;
@@ -260,6 +261,7 @@ struct hoist__far {
 	uint64_t beat_at;
 	size_t beat_done;
 	uint64_t beat_counts[3];
+	struct hoist__swarm_share beat_share;
 	struct hoist__far_send sends[HOIST__SWARM_SENDS];
 	unsigned n_lent;
 	struct hoist__far_memory memories[HOIST__FAR_MOST_KNOWN]; /* of neighbours */

@@ -89,6 +89,7 @@ void hoist__job_fail(struct hoist__job *job, int err)
 		hoist__failure_keep(&job->failure);
 		hoist__log(load, "the %s failed: %s", job->kind->what, job->failure.text);
 	}
+	atomic_store_explicit(&job->cancelled, true, memory_order_relaxed);
 	if (job->engine != NULL)
 		hoist__engine_cancel(job->engine);
 }

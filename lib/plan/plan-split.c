@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Divides extents: images into ranges that are mapped and ranges that are read, and extents that
- * overlap into parts that are read in the order of the file.
+ * overlap into parts that are read in the order of the file.  Has a plan begin later on.
  * The contract is in lib/plan/plan.h. */
 #include "config.h"
 
@@ -159,6 +159,82 @@ int hoist__plan_interleave(struct hoist__plan *plan, uint64_t step)
 			n += interleave(plan, e, next, step, &made[n]);
 	}
 	HOIST__ASSERT(n <= most);
+	free(plan->extents);
+	plan->extents = made;
+	plan->n_extents = n;
+	return 0;
+}
+
+/* --- a plan that begins later on --- */
+
+/* Can a chunk begin at @offset, or does an element lie on both sides? */
+static bool can_cut(const struct hoist__plan *plan, const struct hoist__plan_extent *extent,
+		    uint64_t offset)
+{
+	for (size_t r = extent->first_run; r < extent->first_run + extent->n_runs; r++) {
+		const struct hoist__run *run = &plan->runs[r];
+		uint64_t before = hoist__run_before(run, offset);
+		if (before < hoist__run_bytes(run) && hoist__run_place(run, before) < offset)
+			return false;
+	}
+	return true;
+}
+
+/* The first extent that has bytes of @file from @offset on, or of a later file. */
+static size_t first_behind(const struct hoist__plan *plan, size_t file, uint64_t offset)
+{
+	size_t low = 0;
+	size_t high = plan->n_extents;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct hoist__plan_extent *extent = &plan->extents[middle];
+		if (extent->file < file || (extent->file == file && extent->end <= offset))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* May the plan begin at @offset, which is in extent @k or before, with the other extents as they
+ * are?  @may_cut: parts of one extent need not stay together. */
+static bool can_begin_at(const struct hoist__plan *plan, size_t k, size_t file, uint64_t offset,
+			 bool may_cut)
+{
+	const struct hoist__plan_extent *extents = plan->extents;
+	bool can = true;
+	for (size_t e = k; can && e < plan->n_extents && extents[e].file == file; e++) {
+		bool follows = extents[e].goes_on &&
+			       (e == k || plan->runs[extents[e].first_run].begin < offset);
+		can = (may_cut || !follows) && (e == k || extents[e].begin >= offset) &&
+		      (extents[e].begin > offset || can_cut(plan, &extents[e], offset));
+		if (may_cut && extents[e].begin > offset)
+			break;
+	}
+	return can;
+}
+
+int hoist__plan_begin_at(struct hoist__plan *plan, size_t file, uint64_t offset, bool may_cut)
+{
+	struct hoist__plan_extent *extents = plan->extents;
+	size_t k = first_behind(plan, file, offset);
+	bool cuts = k < plan->n_extents && extents[k].file == file && extents[k].begin < offset;
+	size_t n = 0;
+	if (k == plan->n_extents || k + cuts == 0 || (cuts && (!may_cut || extents[k].laid)))
+		return 1;
+	if (!can_begin_at(plan, k, file, offset, may_cut))
+		return 1;
+	struct hoist__plan_extent *made = calloc(plan->n_extents + cuts, sizeof *made);
+	if (made == NULL)
+		return hoist__fail_nomem("a plan", (plan->n_extents + cuts) * sizeof *made);
+	if (cuts)
+		n += elements_of(plan, &extents[k], offset, extents[k].end, &made[n]);
+	for (size_t e = k + cuts; e < plan->n_extents; e++)
+		made[n++] = extents[e];
+	for (size_t e = 0; e < k; e++)
+		made[n++] = extents[e];
+	if (cuts)
+		n += elements_of(plan, &extents[k], extents[k].begin, offset, &made[n]);
 	free(plan->extents);
 	plan->extents = made;
 	plan->n_extents = n;

@@ -283,6 +283,15 @@ int hoist__plan_split(struct hoist__plan *plan, const struct hoist__plan_range *
  * Returns: 0; -ENOMEM, and the plan is as it was. */
 int hoist__plan_interleave(struct hoist__plan *plan, uint64_t step);
 
+/* Has the plan begin with the bytes of @file from @offset on, or, where there are none, with those
+ * of the next file.  All bytes before come last.  An extent with bytes on both sides is cut, if it
+ * @may be: digests need a tensor's bytes in order.
+ * @offset: a multiple of each align.  Pre: one tier; extents that overlap were cut at @offset
+ * (hoist__plan_interleave()); the plan begins with its first extent.  Cursors begin anew.
+ * Returns: 0; 1: one side has no bytes, an extent may not be cut, or tensors that are laid, or an
+ * element that is converted, lie on both sides: the plan is as it was; -ENOMEM, likewise. */
+int hoist__plan_begin_at(struct hoist__plan *plan, size_t file, uint64_t offset, bool may_cut);
+
 void hoist__plan_fini(struct hoist__plan *plan); /* takes a zeroed one */
 
 /* --- chunks, in order --- */

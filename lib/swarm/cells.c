@@ -106,9 +106,22 @@ static int walk(struct hoist__cells *cells)
 	return hoist__load_walk(cells->load, count_chunk, cells);
 }
 
+/* Walks with fewer and fewer parts in a chunk, until the reach is small enough. */
+static int walk_near(struct hoist__cells *cells)
+{
+	struct hoist__plan *plan = &cells->load->plan;
+	int err = walk(cells);
+	while (err == 0 && cells->reach > cells->most && plan->max_parts > 1) {
+		plan->max_parts /= 2;
+		err = walk(cells);
+	}
+	HOIST__ASSERT(err < 0 || cells->reach <= cells->most);
+	return err;
+}
+
 int hoist__cells_make(struct hoist__cells *cells, struct hoist_load *load, size_t most)
 {
-	*cells = (struct hoist__cells){.load = load};
+	*cells = (struct hoist__cells){.load = load, .most = most};
 	int err = number_cells(cells, load->checkpoint);
 	/* Devices may then copy a chunk from the memory of its only cell. */
 	if (load->n_streams > 0 && !load->plan.has_conversion)
@@ -118,51 +131,36 @@ int hoist__cells_make(struct hoist__cells *cells, struct hoist_load *load, size_
 	for (unsigned d = 0; d < load->disk_table.n; d++)
 		if (load->plan.max_parts >= load->disks[d].depth)
 			load->plan.max_parts = load->disks[d].depth - 1;
-	for (bool far = err == 0; far;) {
-		err = walk(cells);
-		far = err == 0 && cells->reach > most && load->plan.max_parts > 1;
-		if (far)
-			load->plan.max_parts /= 2;
-	}
-	HOIST__ASSERT(err < 0 || cells->reach <= most);
-	return err;
+	return err == 0 ? walk_near(cells) : err;
 }
 
-/* Makes the extents before @k the last ones. */
-static int rotate(struct hoist__plan *plan, size_t k)
+/* Has the plan begin at the cell.  Returns: as hoist__plan_begin_at(). */
+static int begin_at(struct hoist__cells *cells, size_t cell)
 {
-	size_t n = plan->n_extents;
-	struct hoist__plan_extent *rotated = calloc(n, sizeof *rotated);
-	if (rotated == NULL)
-		return hoist__fail_nomem("a plan", n * sizeof *rotated);
-	memcpy(rotated, plan->extents + k, (n - k) * sizeof *rotated);
-	memcpy(rotated + (n - k), plan->extents, k * sizeof *rotated);
-	free(plan->extents);
-	plan->extents = rotated;
-	return 0;
+	size_t file = hoist__cells_file(cells, cell);
+	return hoist__plan_begin_at(&cells->load->plan, file,
+				    (cell - cells->first[file]) * HOIST__CELL_BYTES,
+				    cells->load->digests == NULL);
 }
 
+/* In each extent, its first cell and the next one are tried: a reason against these is one against
+ * all others of the extent. */
 size_t hoist__cells_start_at(struct hoist__cells *cells, size_t cell)
 {
-	struct hoist__plan *plan = &cells->load->plan;
-	size_t k = 0;
-	size_t behind = 0; /* all cells of the extents before k */
-	size_t first = 0;
-	for (; k < plan->n_extents; k++) {
-		const struct hoist__plan_extent *extent = &plan->extents[k];
-		first = hoist__cells_at(cells, extent->file, extent->begin);
-		if (k > 0 && first >= cell && first >= behind)
-			break;
-		size_t end = hoist__cells_at(cells, extent->file, extent->end - 1) + 1;
-		behind = end > behind ? end : behind;
+	const struct hoist__plan *plan = &cells->load->plan;
+	int err = 1;
+	for (size_t e = 0; err == 1 && e < plan->n_extents; e++) {
+		const struct hoist__plan_extent *extent = &plan->extents[e];
+		size_t first = hoist__cells_at(cells, extent->file, extent->begin);
+		size_t last = hoist__cells_at(cells, extent->file, extent->end - 1);
+		first = first > cell ? first : cell;
+		for (size_t c = first; err == 1 && c <= last && c <= first + 1; c++)
+			err = begin_at(cells, c);
 	}
-	if (k == 0 || k == plan->n_extents || rotate(plan, k) < 0)
+	if (err != 0)
 		return cells->n;
-	cells->start = first;
-	if (walk(cells) < 0)
-		return cells->n;
-	HOIST__ASSERT(cells->reach <= cells->n);
-	return first;
+	cells->start = hoist__cells_at(cells, plan->extents[0].file, plan->extents[0].begin);
+	return walk_near(cells) == 0 ? cells->start : cells->n;
 }
 
 void hoist__cells_fini(struct hoist__cells *cells)

@@ -19,6 +19,7 @@ struct hoist__cells {
 	uint64_t *wants;   /* the load's bitmap (hoist__wants_words()) */
 	uint32_t *touches; /* of each cell: chunks that have not landed */
 	size_t reach;
+	size_t most;  /* the reach, at most */
 	size_t start; /* the cell that the load's first chunk touches first, if it begins later on
 		       */
 	size_t last;  /* the walk: the last of all chunks so far, counted from `start` */
@@ -38,9 +39,11 @@ struct hoist__cell_walk {
 int hoist__cells_make(struct hoist__cells *cells, struct hoist_load *load, size_t most);
 void hoist__cells_fini(struct hoist__cells *cells); /* takes a zeroed one */
 
-/* Has the load begin with the first extent of its plan that begins at @cell or later and shares no
- * cell with the extents before; those come last.  Pre: no chunk was made.
- * Returns: the cell; `n`: there is no such extent, and nothing was changed. */
+/* Has the load begin at the first cell from @cell on that it touches and where it can begin; the
+ * cells before come last.  It can where it has bytes on both sides, and none of these lies on both:
+ * an element that is converted, small or transposed tensors that are laid (lib/plan/plan.h), or, in
+ * a load that makes digests, a tensor or tensors that are read together.  Pre: no chunk was made.
+ * Returns: the cell; `n`: there is none, and nothing was changed. */
 size_t hoist__cells_start_at(struct hoist__cells *cells, size_t cell);
 
 static inline size_t hoist__cells_at(const struct hoist__cells *cells, size_t file, uint64_t offset)

@@ -41,14 +41,27 @@ void hoist__swarm_note_expected(const struct hoist__swarm *s, struct hoist__swar
 			slot->n_behind++;
 }
 
+/* Does the member at one place of the way get the cell from the one at the other, or from one that
+ * does? */
+static bool gets_from(const struct hoist__swarm_way *way, unsigned place, unsigned from)
+{
+	if (way->apart || place >= way->n || from >= way->n)
+		return false;
+	while (place > 0 && place != from)
+		place = way->before[place];
+	return place == from;
+}
+
 void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 			       uint64_t now)
 {
 	struct hoist__swarm_way way;
 	if (slot->view == s->view)
 		return;
+	bool shares = slot->view < s->share_view;
 	hoist__swarm_way_of(s, slot->cell, now, &way);
 	hoist__swarm_note_expected(s, slot, &way);
+	slot->circular = shares && gets_from(&way, place_of(&way, slot->from), slot->place);
 }
 
 bool hoist__swarm_asks_for_others(const struct hoist__swarm_member *member,

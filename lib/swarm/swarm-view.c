@@ -11,56 +11,6 @@
 
 /* --- the way of a cell --- */
 
-/* A number that looks random: the finalizer of splitmix64 (Steele, Lea, Flood, 2014). */
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
-
-/* May the member read cells for others? */
-static bool may_read(const struct hoist__swarm *swarm, unsigned m, uint64_t now)
-{
-	const struct hoist__swarm_member *member = &swarm->members[m];
-	return member->here && member->reads && !member->distrusted &&
-	       !hoist__swarm_is_slow(swarm, m, now);
-}
-
-/* The member whose turn it is to read the cell, here or gone; NOBODY: there is none. */
-static unsigned turn_of(const struct hoist__swarm *swarm, size_t cell)
-{
-	unsigned seats[HOIST__SWARM_MEMBERS];
-	unsigned n = 0;
-	for (unsigned i = 0; i < swarm->n_ring; i++)
-		if (swarm->members[swarm->ring[i]].first_cell <= cell)
-			seats[n++] = swarm->ring[i];
-	return n == 0 ? HOIST__SWARM_NOBODY : seats[cell % n];
-}
-
-/* Finds the reader among @members: the one whose turn it is, else one by rendezvous hashing.
- * Returns: its index;
- * @n: none may read. */
-static unsigned reader_among(const struct hoist__swarm *swarm, size_t cell, uint64_t now,
-			     const unsigned *members, unsigned n)
-{
-	unsigned turn = turn_of(swarm, cell);
-	unsigned best = n;
-	uint64_t most = 0;
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t hash = mix(swarm->members[members[i]].id + mix(cell));
-		if (!may_read(swarm, members[i], now))
-			continue;
-		if (members[i] == turn)
-			return i;
-		if (best == n || hash > most) {
-			best = i;
-			most = hash;
-		}
-	}
-	return best;
-}
-
 /* Rotates the members by @by places. */
 static void rotate(unsigned *members, unsigned n, unsigned by)
 {
@@ -108,8 +58,9 @@ static unsigned find_houses(const struct hoist__swarm *swarm, size_t cell,
 	for (unsigned i = 0; i < n; i++) {
 		const struct hoist__swarm_member *member = &swarm->members[way->members[i]];
 		unsigned *index = &house_of[member->first_of_machine];
-		uint64_t hash =
-			i == 0 && way->has_reader ? UINT64_MAX : mix(member->id + mix(cell));
+		uint64_t hash = i == 0 && way->has_reader
+					? UINT64_MAX
+					: hoist__swarm_mix(member->id + hoist__swarm_mix(cell));
 		bool is_new = *index == HOIST__SWARM_NOBODY;
 		*index = is_new ? n_houses++ : *index;
 		struct house *house = &houses[*index];
@@ -228,12 +179,12 @@ void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t
 		return;
 	choose_shape(&sum, ret);
 	unsigned n = ret->n;
-	unsigned reader = reader_among(swarm, cell, now, ret->members, ret->n);
+	unsigned reader = hoist__swarm_reader_among(swarm, cell, now, ret->members, ret->n);
 	ret->has_reader = reader < ret->n;
 	rotate(ret->members, ret->n, ret->has_reader ? reader : 0);
 	unsigned n_slow = n - put_slow_last(swarm, now, ret->members, n);
 	if (!ret->has_reader) {
-		reader = reader_among(swarm, cell, now, sum.others, sum.n_others);
+		reader = hoist__swarm_reader_among(swarm, cell, now, sum.others, sum.n_others);
 		ret->has_reader = ret->only_reads = reader < sum.n_others;
 	}
 	if (ret->only_reads) {
@@ -272,6 +223,26 @@ static uint64_t quicker(uint64_t a, uint64_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* The time in which a member whose storage is slower than others' reads its part of all slots. */
+static uint64_t reading_ns(const struct hoist__swarm *swarm)
+{
+	uint64_t slowest = UINT64_MAX;
+	unsigned n = 0;
+	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+		const struct hoist__swarm_member *member = &swarm->members[m];
+		if (!member->here || !member->reads)
+			continue;
+		n++;
+		if (member->share.weight < HOIST__SWARM_FULL && member->share.rate < slowest)
+			slowest = member->share.rate;
+	}
+	if (slowest == UINT64_MAX)
+		return 0;
+	slowest = slowest > 0 ? slowest : 1;
+	double ns = (double)swarm->options.n_slots * HOIST__CELL_BYTES * 1e9 / (double)slowest / n;
+	return ns < (double)HOIST__SWARM_READING_NS ? (uint64_t)ns : HOIST__SWARM_READING_NS;
+}
+
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member)
 {
 	const struct hoist__swarm_member *judged = &swarm->members[member];
@@ -282,7 +253,7 @@ uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member
 							     swarm->members[m].take_ns));
 	if (quickest == 0)
 		quickest = judged->send_ns > judged->take_ns ? judged->send_ns : judged->take_ns;
-	return HOIST__SWARM_PATIENCE_NS + swarm->options.n_slots * quickest;
+	return HOIST__SWARM_PATIENCE_NS + swarm->options.n_slots * quickest + reading_ns(swarm);
 }
 
 /* --- members --- */
@@ -312,9 +283,9 @@ static void find_machines(struct hoist__swarm *swarm)
 static bool is_before(const struct hoist__swarm_member *a, const struct hoist__swarm_member *b,
 		      bool street)
 {
-	uint64_t x = mix(a->machine != 0 ? a->machine : a->id);
-	uint64_t y = mix(b->machine != 0 ? b->machine : b->id);
-	return street && x != y ? x < y : mix(a->id) < mix(b->id);
+	uint64_t x = hoist__swarm_mix(a->machine != 0 ? a->machine : a->id);
+	uint64_t y = hoist__swarm_mix(b->machine != 0 ? b->machine : b->id);
+	return street && x != y ? x < y : hoist__swarm_mix(a->id) < hoist__swarm_mix(b->id);
 }
 
 static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, unsigned *list)
@@ -360,6 +331,8 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		.id = options->id,
 		.machine = options->machine,
 		.first_cell = options->first_cell,
+		.share = {.weight = HOIST__SWARM_FULL},
+		.weight_before = HOIST__SWARM_FULL,
 		.wants = *options->wants,
 	};
 	make_ring(s);
@@ -397,6 +370,8 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 		.id = id,
 		.machine = machine,
 		.first_cell = first_cell,
+		.share = {.weight = HOIST__SWARM_FULL},
+		.weight_before = HOIST__SWARM_FULL,
 		.moved_at = now,
 		.wants = *wants,
 	};
@@ -410,6 +385,9 @@ void hoist__swarm_leave(struct hoist__swarm *swarm, unsigned member, uint64_t no
 	struct hoist__swarm_member *gone = &swarm->members[member];
 	gone->here = false;
 	gone->n_asks = 0;
+	/* Those that come later hear of no other weight. */
+	gone->share = (struct hoist__swarm_share){.weight = HOIST__SWARM_FULL};
+	gone->weight_before = HOIST__SWARM_FULL;
 	hoist__swarm_wants_fini(&gone->wants);
 	/* A member that had done all gave away its cells: the ways of cells that have a slot
 	 * stay as they are. */

@@ -46,8 +46,10 @@ struct hoist__swarm_member {
 	size_t done_was;   /* at `moved_at`: */
 	uint64_t moved_at; /* `done` was seen to change last */
 	struct hoist__swarm_wants wants;
-	bool warn_slow;	 /* all are to be told that it is slow, */
-	bool warn_wrong; /* that it gave wrong bytes */
+	struct hoist__swarm_share share;
+	unsigned weight_before; /* at cells before share.from */
+	bool warn_slow;		/* all are to be told that it is slow, */
+	bool warn_wrong;	/* that it gave wrong bytes */
 	uint64_t slow_until;
 	unsigned n_slow;    /* times that it was slow */
 	uint64_t send_ns;   /* of a cell to it: a moving average; 0: none yet */
@@ -75,6 +77,7 @@ struct hoist__swarm_slot {
 	bool needed;	   /* this member's load has not used the cell */
 	bool alone;	   /* the cell is unreadable; this member's own blocks were read alone */
 	bool resort;	   /* members are asked as the last resort */
+	unsigned n_lost;   /* times, since then */
 	unsigned n_rounds; /* of the last resort: each is twice as patient */
 	unsigned n_sending;
 	struct hoist__member_set tried;	 /* that do not give the cell */
@@ -82,11 +85,19 @@ struct hoist__swarm_slot {
 	struct hoist__member_set served; /* that got the cell */
 	struct hoist__member_set expect; /* that should ask this one for the cell, as of `view` */
 	uint64_t view;
+	bool circular;	   /* ASKED: since a share has changed, `from` gets the cell from here */
 	unsigned n_behind; /* in a chain: so many wait behind the expected one, up to a bound */
 	unsigned place;	   /* of this member in the cell's way, as of then, */
 	unsigned depth;	   /* and so many members from the reader */
 	uint64_t since;	   /* of the state */
 	uint64_t blocks[HOIST__CELL_WORDS];
+};
+
+/* Cells of which one is being read all the time, up to the last that has been. */
+struct hoist__swarm_burst {
+	unsigned n;
+	uint64_t bytes;
+	uint64_t ns;
 };
 
 enum hoist__cell_mark {
@@ -105,13 +116,18 @@ struct hoist__swarm {
 	size_t next;	   /* of its pace: cells before have had a slot, or need none */
 	unsigned n_sending;
 	unsigned n_free;
+	unsigned n_reading;		  /* slots */
+	struct hoist__swarm_burst burst;  /* since `burst_at`, */
+	struct hoist__swarm_burst bursts; /* and before */
+	uint64_t burst_at;
 	unsigned ring[HOIST__SWARM_MEMBERS];
 	unsigned street[HOIST__SWARM_MEMBERS]; /* the same members, machine by machine */
 	unsigned n_ring;
-	bool shares;	    /* two members are of one machine */
-	uint64_t view;	    /* counts joins, leaves, and members that become slow */
-	bool changed;	    /* since there was NOTHING to do */
-	uint64_t looked_at; /* there was NOTHING to do */
+	bool shares;	     /* two members are of one machine */
+	uint64_t view;	     /* counts joins, leaves, and members that become slow */
+	uint64_t share_view; /* the view that the last share made */
+	bool changed;	     /* since there was NOTHING to do */
+	uint64_t looked_at;  /* there was NOTHING to do */
 };
 
 /* The way of a cell from storage to those that want it. */
@@ -125,6 +141,28 @@ struct hoist__swarm_way {
 	unsigned before[HOIST__SWARM_MEMBERS]; /* the place from which each gets the cell */
 	uint64_t united[HOIST__CELL_WORDS];
 };
+
+/* A number that looks random: the finalizer of splitmix64 (Steele, Lea, Flood, 2014). */
+static inline uint64_t hoist__swarm_mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+/* --- swarm-turn.c --- */
+
+/* Finds the reader among @members: the one whose turn it is, else one by rendezvous hashing.
+ * Returns: its index; @n: none may read. */
+unsigned hoist__swarm_reader_among(const struct hoist__swarm *swarm, size_t cell, uint64_t now,
+				   const unsigned *members, unsigned n);
+
+/* Measures the rate of this member's reads. */
+void hoist__swarm_reading_begins(struct hoist__swarm *swarm, uint64_t now);
+void hoist__swarm_reading_ends(struct hoist__swarm *swarm, const struct hoist__swarm_slot *slot,
+			       uint64_t now);
+
+/* --- swarm-view.c --- */
 
 /* Members that have done the cell have their places all the same. */
 void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t now,

@@ -67,6 +67,7 @@ static void give_read(struct hoist__swarm *s, struct hoist__swarm_slot *slot, ui
 				slot->blocks[w] |= s->members[m].asks[i].blocks[w];
 	ret->deed = HOIST__SWARM_READ;
 	s->counts.read_bytes += hoist__blocks_count(slot->blocks) * HOIST__BLOCK_BYTES;
+	hoist__swarm_reading_begins(s, now);
 	hoist__swarm_set_state(s, slot, HOIST__SLOT_READING, now);
 }
 
@@ -189,10 +190,10 @@ static void give_up_resort(struct hoist__swarm *s, struct hoist__swarm_slot *slo
 		}
 }
 
-/* Gives up an ask if the asked member is slow now, if this member has become the reader, or after
- * this member's patience.  A new reader must begin: all others wait for it.  Members farther from
- * the reader are more patient: one member asks elsewhere first, and the others get the cell from
- * it. */
+/* Gives up an ask if the asked member is slow now, if this member has become the reader, or the
+ * asked one's giver, or after this member's patience.  A new reader must begin: all others wait for
+ * it.  Members farther from the reader are more patient: one member asks elsewhere first, and the
+ * others get the cell from it. */
 static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
 {
 	if (slot->resort) {
@@ -200,7 +201,7 @@ static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint
 		return;
 	}
 	hoist__swarm_look_at_view(s, slot, now);
-	if ((slot->place == 0 && hoist__swarm_can_read(s, slot->cell)) ||
+	if ((slot->place == 0 && hoist__swarm_can_read(s, slot->cell)) || slot->circular ||
 	    hoist__swarm_is_slow(s, slot->from, now)) {
 		withdraw(s, slot, now);
 		return;
@@ -347,6 +348,7 @@ void hoist__swarm_read(struct hoist__swarm *swarm, unsigned slot, bool failed, u
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_READING);
+	hoist__swarm_reading_ends(swarm, s, now);
 	if (failed)
 		swarm->marks[s->cell] |= HOIST__CELL_UNREADABLE;
 	hoist__swarm_set_state(swarm, s, failed ? HOIST__SLOT_CHOSEN : HOIST__SLOT_HERE, now);
@@ -389,9 +391,13 @@ void hoist__swarm_refused(struct hoist__swarm *swarm, unsigned slot, bool wrong,
 
 void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
 {
-	HOIST__ASSERT(swarm->slots[slot].state == HOIST__SLOT_HERE &&
-		      swarm->slots[slot].n_sending == 0);
-	try_another(swarm, &swarm->slots[slot], now);
+	struct hoist__swarm_slot *s = &swarm->slots[slot];
+	HOIST__ASSERT(s->state == HOIST__SLOT_HERE && s->n_sending == 0);
+	/* Its giver may be the only one that has the files. */
+	if (s->resort && ++s->n_lost < HOIST__SWARM_LOSSES)
+		hoist__swarm_set_state(swarm, s, HOIST__SLOT_CHOSEN, now);
+	else
+		try_another(swarm, s, now);
 }
 
 void hoist__swarm_withdrawn(struct hoist__swarm *swarm, unsigned slot, uint64_t now)

@@ -14,19 +14,24 @@
  *             HERE, or LEAVING (asked in vain; bytes may still come)
  *   pace      the order of a member's own cells: from its first cell to the last of all, then
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
- *             not begun, waits until one of them is near, and reads the cells before by itself.
- *             `done` cells of a member's pace are HERE or past: it asks for none of them any more
+ *             not begun (hoist__swarm_late_cell()), waits until one of them is near, and reads the
+ *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks for
+ *             none of them any more
  *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
  *             member without a number shares with nobody, and is a machine by itself
  *   ring      all members that have ever been, in the order of a hash of their ids
  *   street    the same, machine by machine, in the order of a hash of the machines
- *   turn      of a cell: the cell's number, modulo the members of the ring whose first cell is
- *             not behind the cell.  A member that has gone keeps its turns, so that the others'
- *             turns stay the same
+ *   share     of a member: its weight, from a cell on.  Weights are HOIST__SWARM_FULL at first.  A
+ *             member measures the rate of its reads, hears those of the others, and has the weight
+ *             that its rate is of the quickest one's, from a cell on that nobody has begun
+ *   turn      of a cell: members whose first cell is not behind the cell take turns, in the order
+ *             of the ring, if their weights are the same; else each has turns by its weight.  A
+ *             member that has gone keeps its turns, with the full weight, so that the others' turns
+ *             stay the same
  *   reader    of a cell: of those that want the cell and have the files, the member whose turn it
- *             is.  If the turn is none of theirs, rendezvous hashing chooses.  If none of those
- *             that want the cell has the files, the same among all that have.  A slow or
- *             distrusted member is no reader.  The reader reads the blocks that anybody wants
+ *             is.  If the turn is none of theirs, rendezvous hashing chooses, by the weights.  If
+ *             none of those that want the cell has the files, the same among all that have.  A slow
+ *             or distrusted member is no reader.  The reader reads the blocks that anybody wants
  *   way       of a cell: its reader, then those that want the cell, in the street's order, slow
  *             ones last.  A late member is on the ways of cells before its first in its own view
  *             alone.  The bytes go along the way as a chain, as a star, or not at all (apart)
@@ -44,6 +49,15 @@
  * Each member computes all of this from its own view.  Views differ for a while when members come
  * and go.  That costs reads, never bytes: a member asks, and the asked member gives, or refuses.
  *
+ * Shares: the reader of a cell is a function of the cell and of what the members have said: who
+ * they are, their first cells, their wants, and their shares.  A member alone says its own share,
+ * and the next one only once it has done the cells before the last one.  So all that have heard the
+ * same of all agree on the reader of each cell, and they have heard it before they begin the cell,
+ * as hoist__swarm_late_cell() is ahead of all whose loads use cells in order.  A member that has
+ * not, as its load uses cells in another order, its beats were late, or it has more slots than the
+ * other, or lags behind, has another view for these cells, as above.  Two that would wait for each
+ * other then do not: the one that is to give withdraws its ask.
+ *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
  *                        same, if the asked member has the files: that reads the cell once more.
@@ -54,7 +68,8 @@
  *     own reading fails  the same; at last, read this member's own blocks alone
  *     no word            after a member's patience: the same, and the silent member is slow
  *     left, died, slow   the same at once
- *     a loan was lost    the same at once, though the cell was HERE
+ *     a loan was lost    the same at once, though the cell was HERE.  One that gave the cell as the
+ *                        last resort is asked once more, HOIST__SWARM_LOSSES times in all
  *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
@@ -65,16 +80,17 @@
  * A slow member (HOIST__SWARM_SLOW_NS) is asked last, and nobody keeps slots for it: it gets the
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
  * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and the time in which all slots come or
- * go, one after the other, at the speed of the quickest other member: a slow network is no slow
- * member.  In a chain, a member is the more patient with the one before it the farther it is from
- * the reader, and with the one behind it the more members wait behind that one.  So the member
- * beside a slow one says that it is slow.  A member beside one that waits itself does not.
+ * go, one after the other, at the speed of the quickest other member, and in which a member that
+ * says that its storage is slower reads its part of them: a slow network or disk is no slow member.
+ * In a chain, a member is the more patient with the one before it the farther it is from the
+ * reader, and with the one behind it the more members wait behind that one.  So the member beside a
+ * slow one says that it is slow.  A member beside one that waits itself does not.
  *
  * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
  * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
  * first cell that one of them lacks.  All earlier slots are free, so the cell's reader has a slot,
- * and so has each member on the cell's way.  If views differ, an ask for other blocks frees the slot
- * at once; if paces differ, patience ends.
+ * and so has each member on the cell's way.  If views differ, an ask for other blocks frees the
+ * slot at once; if paces differ, patience ends.
  *
  * Invariants: a cell is in one slot at most.  A slot is written to only while READING, ASKED or
  * LEAVING, and constant while HERE.  Sends of a slot end before the slot is FREE.
@@ -96,12 +112,20 @@
 #define HOIST__SWARM_SENDS 4u			   /* at a time; half of them to one member */
 #define HOIST__SWARM_ASKS (2 * HOIST__SWARM_SLOTS) /* of one member, that wait */
 
+/* Cells that others begin while a late member says READY. */
+#define HOIST__SWARM_AHEAD 4u
+
 /* Longer than a hang takes to be noticed (HOIST__FAR_SILENCE_NS). */
 #define HOIST__SWARM_PATIENCE_NS (UINT64_C(6) * 1000000000)
+/* For the slowest storage members are so much more patient, at most. */
+#define HOIST__SWARM_READING_NS (4 * HOIST__SWARM_PATIENCE_NS)
 /* How long a member is slow for the first time.  The time doubles each time, HOIST__SWARM_SLOWEST
  * times. */
 #define HOIST__SWARM_SLOW_NS (UINT64_C(15) * 1000000000)
 #define HOIST__SWARM_SLOWEST 8u
+/* A member that gave a cell as the last resort, and lost it, is asked again, so many times in all.
+ */
+#define HOIST__SWARM_LOSSES 8u
 /* A cell is apart if all its members' blocks are at most so many runs, each of which is a read, and
  * at most so many blocks, where members' parts meet, are read twice. */
 #define HOIST__SWARM_RUNS 16u
@@ -140,6 +164,14 @@ struct hoist__swarm_act {
 	uint64_t wake_ns; /* NOTHING; UINT64_MAX: never */
 };
 
+#define HOIST__SWARM_FULL 8u /* the greatest weight */
+
+struct hoist__swarm_share {
+	uint64_t rate;	 /* of the member's reads, bytes a second; 0: not known yet */
+	size_t from;	 /* the cell from which on */
+	unsigned weight; /* counts: 1 to HOIST__SWARM_FULL */
+};
+
 struct hoist__swarm_counts {
 	uint64_t read_bytes;	 /* from storage, */
 	uint64_t received_bytes; /* from members, */
@@ -164,6 +196,13 @@ struct hoist__swarm;
 int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret);
 void hoist__swarm_destroy(struct hoist__swarm *swarm); /* takes NULL */
 
+/* The first cell of the pace of a member that comes late: those that have begun have done @done
+ * cells at most, and have slots for the next ones. */
+static inline size_t hoist__swarm_late_cell(size_t done, unsigned n_slots)
+{
+	return done + n_slots + HOIST__SWARM_AHEAD;
+}
+
 /* --- the other members --- */
 
 /* A member comes.  @wants becomes the swarm's, but on failure.  Returns: the member's number, 1 and
@@ -177,6 +216,13 @@ void hoist__swarm_leave(struct hoist__swarm *swarm, unsigned member, uint64_t no
 
 /* The member says how many cells of its pace it has done. */
 void hoist__swarm_heard(struct hoist__swarm *swarm, unsigned member, size_t done);
+
+/* The member says its share.  Pre: the weight is in its range. */
+void hoist__swarm_shared(struct hoist__swarm *swarm, unsigned member,
+			 const struct hoist__swarm_share *share);
+
+/* Looks at this member's share anew.  Returns: it, for the others, with its `done`. */
+struct hoist__swarm_share hoist__swarm_share(struct hoist__swarm *swarm);
 
 /* Somebody says that the member, 0 being this one, is slow, or gave wrong bytes. */
 void hoist__swarm_warned(struct hoist__swarm *swarm, unsigned member, bool distrust, uint64_t now);

@@ -327,6 +327,20 @@ static void join(struct fuzz_bytes *from)
 	HOLDS(hoist__swarm_members(k.swarm) == k.n_members);
 }
 
+/* How far the member is, and its share. */
+static void hear_beat(struct fuzz_bytes *from, unsigned member)
+{
+	size_t done = fuzz_below(from, k.n_cells + 1);
+	const struct hoist__swarm_share share = {
+		.rate = done % 3 * 5000000,
+		.from = done + done % 5,
+		.weight = done % HOIST__SWARM_FULL + 1,
+	};
+	hoist__swarm_heard(k.swarm, member, done);
+	hoist__swarm_shared(k.swarm, member, &share);
+	(void)hoist__swarm_share(k.swarm);
+}
+
 static void ask(struct fuzz_bytes *from, unsigned member)
 {
 	uint64_t blocks[HOIST__CELL_WORDS];
@@ -361,7 +375,7 @@ static void hear(struct fuzz_bytes *from)
 	else if (what == 3)
 		hoist__swarm_unasked(k.swarm, member, fuzz_below(from, 200));
 	else if (what < 6)
-		hoist__swarm_heard(k.swarm, member, fuzz_below(from, k.n_cells + 1));
+		hear_beat(from, member);
 	else
 		ask(from, member);
 }

@@ -94,7 +94,7 @@ counts = struct.pack("<QQQ", 1, 2, 3)
 MESSAGES = [
     hello(3, 1), struct.pack("<QQB", 7, 0, 0) + said(b"10.0.0.1:7117"), b"",
     struct.pack("<QIHHH", 0, 3, 0, 1, 2), struct.pack("<QI", 0, 1) + b"\x0f" * 64, struct.pack("<Q", 2),
-    struct.pack("<QB", 2, 1) + counts, struct.pack("<QQBB", 65, 1, 1, 1) + b"\xf0" * 64, struct.pack("<Q", 65),
+    struct.pack("<QB", 2, 1) + counts + struct.pack("<QQI", 1 << 20, 2, 3), struct.pack("<QQBB", 65, 1, 1, 1) + b"\xf0" * 64, struct.pack("<Q", 65),
     struct.pack("<Q", 65) + said(b"reading a file: Input/output error"), struct.pack("<QQQ", 65, 1, 2),
     struct.pack("<QIQ", 65, 4, 5), struct.pack("<Q", 65), struct.pack("<QB", 7, 1),
     struct.pack("<I", 2) + said(b"name"), struct.pack("<IQ", 1, 5) + said(b"m.safetensors"),

@@ -26,6 +26,13 @@ VARIABLES = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE
              "HOIST_GROUP_SECRET_FILE")
 
 
+def free_port():
+    """A port of HOST's that nobody listens at."""
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return one.getsockname()[1]
+
+
 def environment(**variables):
     """This process's, without any launcher, and with these."""
     return {**{name: value for name, value in os.environ.items() if name not in VARIABLES}, **variables}
@@ -61,8 +68,8 @@ class Ranks(files.WithModel):
 
     @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_each_byte_once(self):
-        options = {"group": f"tcp://{HOST}:7117/once", "group_secret": self.secret}
         for _ in range(10):  # a rank that is late reads for itself: such a run is made once more
+            options = {"group": f"tcp://{HOST}:{free_port()}/once", "group_secret": self.secret}
             ranks = [self.start({**options, "rank": f"{number}/3"}, "stream") for number in range(3)]
             said = [self.said(process) for process in ranks]
             for one in said:
@@ -81,8 +88,9 @@ class Ranks(files.WithModel):
 
     @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_launcher(self):
+        port = str(free_port())
         ranks = [self.start({"group": "tcp:///torchrun"}, RANK=str(number), WORLD_SIZE="2", MASTER_ADDR=HOST,
-                            HOIST_GROUP_PORT="7118", HOIST_GROUP_SECRET=self.secret) for number in range(2)]
+                            HOIST_GROUP_PORT=port, HOIST_GROUP_SECRET=self.secret) for number in range(2)]
         for process in ranks:
             self.check(self.said(process))
 
@@ -102,17 +110,17 @@ class Ranks(files.WithModel):
 
     def test_nobody_shows(self):
         """Without the files, and without another rank: an error once the timeout is over."""
+        group = f"tcp://{HOST}:{free_port()}/none"
         with self.assertRaisesRegex(hoist.Error, "is not on this machine"):
-            hoist.open(self.path + ".absent", group=f"tcp://{HOST}:7121/none", group_secret=self.secret,
-                       group_timeout=0.3)
-        with hoist.open(self.path, group=f"tcp://{HOST}:7121/none", group_secret=self.secret) as checkpoint:
+            hoist.open(self.path + ".absent", group=group, group_secret=self.secret, group_timeout=0.3)
+        with hoist.open(self.path, group=group, group_secret=self.secret) as checkpoint:
             self.assertEqual(set(checkpoint), set(MODEL))
 
     def test_interrupt(self):
         """Ctrl-C ends the wait for a rank that shows the checkpoint."""
         code = ("import signal\nimport hoist\n"
                 "signal.signal(signal.SIGINT, signal.default_int_handler)  # the test's may be ignored\n"
-                f"print('opens', flush=True)\nhoist.open('/absent', group='tcp://{HOST}:7122/none', "
+                f"print('opens', flush=True)\nhoist.open('/absent', group='tcp://{HOST}:{free_port()}/none', "
                 f"group_secret='{'s' * 16}', group_timeout=3600)")
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env=environment()) as process:
@@ -124,10 +132,11 @@ class Ranks(files.WithModel):
     @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_secret(self):
         """One of two ranks that have other secrets is refused; the other reads for itself."""
-        group = f"tcp://{HOST}:7119/secret"
+        port = free_port()
+        group = f"tcp://{HOST}:{port}/secret"
         waits = self.start({"group": group, "rank": "0/2", "group_timeout": 600, "group_secret": self.secret})
         try:
-            self.await_door(7119)  # the one that is there first is the door, and sends the other away
+            self.await_door(port)  # the one that is there first is the door, and sends the other away
             refused = self.said(self.start({"group": group, "rank": "1/2", "group_timeout": 600,
                                             "group_secret": self.secret[::-1]}))
         finally:

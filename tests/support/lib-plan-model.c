@@ -197,27 +197,58 @@ static void check_order(const struct models *models, const struct hoist__plan *p
 					     "seed %u: t%03zu, t%03zu", start, a, b);
 }
 
-static void interleave(struct hoist__plan *plan, size_t max_bytes, struct plan_model_saw *saw)
+static uint64_t interleave(struct hoist__plan *plan, size_t max_bytes, struct plan_model_saw *saw)
 {
 	size_t n = plan->n_extents;
 	uint64_t step = plan->align * (1 + below(16));
 	cr_assert_eq(hoist__plan_interleave(plan, step), 0);
 	saw->n_cut += plan->n_extents - n;
+	plan_check_extents(plan);
 	plan_check_interleaved(plan, max_bytes, step);
+	return step;
+}
+
+/* Where the plan can begin later, all chunks up to some one begin at @offset or behind, or in
+ * another file, and none of the others does.  Returns: whether it can. */
+static bool begin_later(struct hoist__plan *plan, size_t max_bytes, uint64_t step)
+{
+	struct hoist__cursor cursor = {0};
+	struct hoist__chunk chunk;
+	size_t file = plan->extents[below(plan->n_extents)].file;
+	uint64_t offset = step * below(plan->extents[below(plan->n_extents)].end / step + 2);
+	bool behind = true;
+	int err = hoist__plan_begin_at(plan, file, offset, below(4) != 0);
+	cr_assert(err == 0 || err == 1, "seed %u: %d", start, err);
+	while (err == 0 && hoist__plan_next(plan, max_bytes, &cursor, &chunk)) {
+		size_t in = plan->extents[chunk.extent].file;
+		uint64_t end = chunk.offset + (chunk.n_parts - 1) * chunk.part_stride + chunk.need;
+		bool is = in > file || (in == file && chunk.offset >= offset);
+		cr_assert(behind || !is, "seed %u", start);
+		cr_assert(is || in < file || end <= offset, "seed %u", start);
+		behind = is;
+	}
+	cr_assert(err == 1 || !behind, "seed %u", start);
+	return err == 0;
 }
 
 static void check_once(const struct models *models, size_t max_bytes, struct plan_model_saw *saw)
 {
 	struct hoist__plan plan = {0};
 	struct plan_seen seen;
+	bool later = false;
 	int err = hoist__plan_make(&plan_made.checkpoint, &models->options, &plan);
 	cr_assert_eq(err, 0, "seed %u: %s", start, hoist_error());
 	cr_assert_leq(plan.n_extents, plan.n_runs);
 	max_bytes = (size_t)hoist__max_u64(max_bytes, hoist__plan_least_bytes(&plan));
 	for (size_t e = 0; e < plan.n_extents; e++)
 		saw->n_tight += plan.extents[e].tight;
-	if (below(2) == 0)
-		interleave(&plan, max_bytes, saw);
+	plan_check_extents(&plan);
+	if (below(2) == 0) {
+		uint64_t step = interleave(&plan, max_bytes, saw);
+		later = models->options.n_order == 0 && plan.n_extents > 0 &&
+			begin_later(&plan, max_bytes, step);
+		saw->n_later += later;
+	}
 	struct plan_destination destination = plan_run(&plan, max_bytes, &seen);
 	uint64_t most = 0;
 	uint64_t sum = 0;
@@ -228,7 +259,8 @@ static void check_once(const struct models *models, size_t max_bytes, struct pla
 		sum += bytes;
 	}
 	cr_assert(plan.bytes >= most && plan.bytes <= sum);
-	check_order(models, &plan, &destination);
+	if (!later)
+		check_order(models, &plan, &destination);
 	bool in_place = false;
 	for (size_t w = 0; w < plan.n_wants; w++)
 		in_place = in_place || plan.wants[w].in_place;

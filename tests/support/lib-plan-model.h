@@ -20,6 +20,7 @@ struct plan_model_saw {
 	size_t n_planes; /* stacks of several planes in these: transposed tensors in place */
 	size_t n_tight;	 /* extents of the same bytes in several forms */
 	size_t n_cut;	 /* parts of extents that overlap, beyond the first of each */
+	size_t n_later; /* plans that began later on */
 };
 
 /* One of them; @choose gives a number below @n for each choice, @label names it in messages. */

@@ -277,7 +277,7 @@ static bool goes_to_device(const struct hoist__plan *plan)
 	return any;
 }
 
-static void check_extents(const struct hoist__plan *plan)
+void plan_check_extents(const struct hoist__plan *plan)
 {
 	for (size_t e = 1; e < plan->n_extents; e++) {
 		const struct hoist__plan_extent *last = &plan->extents[e - 1];
@@ -336,7 +336,6 @@ struct plan_destination plan_run(const struct hoist__plan *plan, size_t max_byte
 	unsigned char *slot = malloc(max_bytes);
 	cr_assert_not_null(slot);
 	*seen = (struct plan_seen){0};
-	check_extents(plan);
 	struct hoist__cursor cursor = {0};
 	struct hoist__chunk chunk;
 	uint64_t useful = 0;

@@ -65,6 +65,9 @@ struct plan_seen {
 	uint64_t read;	    /* bytes */
 };
 
+/* Extents are in order, and do not overlap. */
+void plan_check_extents(const struct hoist__plan *plan);
+
 /* Carries the plan out in memory, checking each chunk and piece, that every byte of the destination
  * is written at most once, and that each lot gets its useful bytes.  Returns: the destination, all
  * lots one behind the other; plan_put_away() frees it. */

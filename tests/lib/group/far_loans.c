@@ -2,8 +2,8 @@
 /* Members of one machine that copy from each other's slots.  One of them stands still amid such a
  * copy until the givers have filled their slots anew, copies so slowly that it has to give slots
  * back before, gives none back, and is left out, or, without the files, loses a loan of a giver
- * that lives: each has the right bytes.  A member that waits for a lost cell can be cancelled.  The
- * memory of a giver that dies is unmapped. */
+ * that lives: each has the right bytes.  A member that waits for a lost cell can be cancelled, and
+ * can fail.  The memory of a giver that dies is unmapped. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 
-enum { ENDED = 1, BORROWED = 2, ASKED_ANEW = 4, LEFT_OUT = 8, TAKEN_BACK = 16 };
+enum { ENDED = 1, BORROWED = 2, ASKED_ANEW = 4, LEFT_OUT = 8, TAKEN_BACK = 16, GAVE_UP = 32 };
 enum { N_RANKS = 3, N_TENSORS = 3, VICTIM = 1 };
 static const size_t sizes[N_TENSORS] = {19000000, 70, 41000000};
 
@@ -30,8 +30,10 @@ static bool is_slow;
 static bool gives_nothing_back; /* and does not end before the others */
 static bool is_robbed;		/* the victim loses its first loans amid a copy */
 static bool is_cancelled;	/* the robbed victim is cancelled */
-static bool giver_dies;		/* rank 0, amid the victim's first copy */
-static unsigned self;		/* in a rank's process */
+static bool fails;		/* the robbed victim's load does */
+static struct hoist_load *_Atomic robbed_load;
+static bool giver_dies; /* amid the victim's first copy */
+static unsigned self;	/* in a rank's process */
 static atomic_uint n_copies;
 
 /* Threads: any. */
@@ -50,12 +52,24 @@ static bool others_marked(unsigned bit)
 WRAP(void, hoist__far_look_at_loans, (struct hoist__far * far, uint64_t now))
 {
 	bool robbed = is_robbed && self == VICTIM;
+	atomic_store(&robbed_load, robbed ? far->load : NULL);
 	if (robbed && !others_marked(TAKEN_BACK))
 		return;
 	if (robbed && is_cancelled)
 		hoist_load_cancel(far->load);
-	else
+	else if (!robbed || !fails)
 		__real_hoist__far_look_at_loans(far, now);
+}
+
+/* The thread that drives the load fails, while a copy waits for a lost cell. */
+WRAP(int, hoist__engine_reap,
+     (struct hoist__engine * engine, struct hoist__request **done, unsigned n, uint64_t timeout_ns))
+{
+	struct hoist_load *load = atomic_load(&robbed_load);
+	if (fails && load != NULL && load->job.engine == engine && load->job.err == 0 &&
+	    others_marked(TAKEN_BACK))
+		hoist__job_fail(&load->job, hoist__fail(-EIO, "a failure of the test's"));
+	return __real_hoist__engine_reap(engine, done, n, timeout_ns);
 }
 
 WRAP(void, hoist__swarm_lost, (struct hoist__swarm * swarm, unsigned slot, uint64_t now))
@@ -74,8 +88,6 @@ WRAP(bool, hoist__far_keeps_lent,
 			(void)atomic_fetch_add(&far->board->editions[i], 1);
 		mark(TAKEN_BACK);
 	}
-	if (giver_dies && self == 0 && (said->marks[VICTIM] & BORROWED) != 0)
-		(void)raise(SIGKILL);
 	return __real_hoist__far_keeps_lent(far, peer, now);
 }
 
@@ -112,21 +124,53 @@ static bool is_borrowed(struct hoist__far *far, size_t file, uint64_t offset)
 	return borrowed;
 }
 
-static unsigned n_mapped(struct hoist__far *far)
+/* Has the giver left; is its memory unmapped? */
+static void state_of(struct hoist__far *far, const struct hoist__far_memory *memory, bool *left,
+		     bool *unmapped)
 {
-	unsigned n = 0;
 	pthread_mutex_lock(&far->lock);
-	for (unsigned i = 0; i < HOIST__FAR_MOST_KNOWN; i++)
-		n += far->memories[i].shared != NULL;
+	*left = memory->left;
+	*unmapped = memory->shared == NULL;
 	pthread_mutex_unlock(&far->lock);
-	return n;
 }
 
-/* Waits until the memory of at most one of the two others is mapped. */
-static void wait_for_unmap(struct hoist__far *far)
+static const struct hoist__far_memory *memory_of(struct hoist__far *far, size_t file,
+						 uint64_t offset)
 {
-	for (uint64_t until = 0; n_mapped(far) > 1;)
+	pthread_mutex_lock(&far->lock);
+	int slot = hoist__swarm_slot_of(far->swarm, hoist__cells_at(&far->cells, file, offset));
+	const struct hoist__far_memory *memory = slot >= 0 ? far->slots[slot].loan.memory : NULL;
+	pthread_mutex_unlock(&far->lock);
+	return memory;
+}
+
+static void kill_giver(const struct hoist__far *far, const struct hoist__far_memory *memory)
+{
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		if (far->peers[i].memory == memory && memory != NULL)
+			CHECK(kill((pid_t)far->peers[i].place.process, SIGKILL) == 0);
+}
+
+static __thread struct hoist__far *copies; /* the victim's thread that is amid its first copy */
+static __thread const struct hoist__far_memory *copied;
+
+/* The copy reads from the memory of a giver that has died and was dropped: it is mapped still. */
+WRAP(void *, memcpy, (void *to, const void *from, size_t n))
+{
+	struct hoist__far *far = copies;
+	copies = NULL;
+	bool left = false;
+	bool unmapped = false;
+	if (far != NULL)
+		kill_giver(far, copied);
+	for (uint64_t until = 0; far != NULL && !left && !unmapped;) {
 		CHECK(patience(&until));
+		state_of(far, copied, &left, &unmapped);
+	}
+	if (far != NULL)
+		(void)usleep(300000); /* the far thread looks several times */
+	CHECK(!unmapped && (far == NULL || copied->shared != NULL));
+	return __real_memcpy(to, from, n);
 }
 
 WRAP(int, hoist__far_copy,
@@ -143,10 +187,21 @@ WRAP(int, hoist__far_copy,
 			wait_for_others(ENDED);
 		if (is_robbed && self == VICTIM)
 			wait_for_others(TAKEN_BACK);
-		if (giver_dies && self == VICTIM)
-			wait_for_unmap(far);
+		copied = memory_of(far, file, offset);
+		if (giver_dies && self == VICTIM && copied != NULL &&
+		    atomic_fetch_add(&n_copies, 1) == 0)
+			copies = far;
 	}
-	return __real_hoist__far_copy(far, file, offset, n, to);
+	bool unmapped = copies == NULL;
+	int err = __real_hoist__far_copy(far, file, offset, n, to);
+	for (uint64_t until = 0; !unmapped;) {
+		bool left;
+		CHECK(patience(&until));
+		state_of(far, copied, &left, &unmapped);
+	}
+	/* Not as the others have left it out, which takes seconds. */
+	mark(err < 0 && far->err == -ECANCELED ? GAVE_UP : 0);
+	return err;
 }
 
 static void look(hoist_checkpoint *checkpoint, hoist_load *load)
@@ -229,7 +284,7 @@ static void robbed_rank(unsigned rank)
 	OK(hoist_group_load(&group, checkpoint, NULL, &load));
 	int err = hoist_load_wait(load);
 	check_at("%s", hoist_error());
-	CHECK(err == (is_cancelled ? -ECANCELED : 0));
+	CHECK(err == (is_cancelled ? -ECANCELED : fails ? -EIO : 0));
 	hoist_checkpoint *files = support_open("model.safetensors");
 	if (err == 0)
 		support_compare(files, load);
@@ -251,19 +306,24 @@ static void the_memory_of_one_that_dies_is_unmapped(void)
 {
 	ranks_next_group();
 	giver_dies = true;
-	ranks_run(N_RANKS, rank_main, 1u << 0);
-	CHECK((said->marks[VICTIM] & BORROWED) != 0);
+	ranks_run(N_RANKS, rank_main, 1u << 0 | 1u << 2);
+	CHECK((said->marks[VICTIM] & ENDED) != 0);
+	CHECK((said->marks[0] & ENDED) != (said->marks[2] & ENDED));
 	giver_dies = false;
 }
 
-/* A copy that waits for a lost cell does not keep a load that is cancelled. */
+/* A copy that waits for a lost cell does not keep a load that is cancelled, or fails. */
 static void a_member_that_waits_is_cancelled(void)
 {
-	ranks_next_group();
-	is_robbed = is_cancelled = true;
-	ranks_run(N_RANKS, robbed_rank, 0);
-	CHECK((said->marks[VICTIM] & ASKED_ANEW) == 0);
-	is_robbed = is_cancelled = false;
+	for (int i = 0; i < 2; i++) {
+		ranks_next_group();
+		is_robbed = true;
+		is_cancelled = i == 0;
+		fails = i == 1;
+		ranks_run(N_RANKS, robbed_rank, 0);
+		CHECK((said->marks[VICTIM] & GAVE_UP) != 0);
+	}
+	is_robbed = fails = false;
 }
 
 int main(void)
@@ -276,8 +336,9 @@ int main(void)
 	CASE(a_member_without_files_asks_anew);
 	CASE(a_member_that_waits_is_cancelled);
 	CASE(the_memory_of_one_that_dies_is_unmapped);
-	printf("figure: group.far_loans 6 groups, with a member that stood still, was slow, kept "
-	       "what it was lent, lost it, was cancelled then, or died: every byte of the others "
+	printf("figure: group.far_loans 7 groups, with a member that stood still, was slow, kept "
+	       "what it was lent, lost it, was cancelled or failed then, or died: every byte of "
+	       "the others "
 	       "compared\n");
 	support_cleanup();
 	return 0;

@@ -185,11 +185,17 @@ static bool kill_at(unsigned long k)
 	char name[16];
 	last_call = k;
 	(void)snprintf(name, sizeof name, "rank %u", victim);
-	unsigned n_rounds = 0;
-	do {
+	bool late = true;
+	for (unsigned n_rounds = 0; late && n_rounds < 5; n_rounds++) {
 		ranks_next_group();
 		ranks_run(n_ranks, rank_main, 1u << victim);
-	} while (was_late(name) && ++n_rounds < 5);
+		late = was_late(name);
+		if (late)
+			printf("way %u, rank %u killed at call %lu: a rank that lives was late; "
+			       "run "
+			       "again\n",
+			       way, victim, k);
+	}
 	bool lived = (said->marks[victim] & ENDED) != 0;
 	bool came = (said->marks[victim] & CAME) != 0;
 	for (unsigned r = 0; r < n_ranks; r++) {

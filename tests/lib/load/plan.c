@@ -206,6 +206,7 @@ Test(lib_plan, negative_bounds_parts_and_empty_slices)
 		cr_assert(tensor->shape[0] == rows[r].rows && tensor->shape[1] == rows[r].columns);
 		cr_assert_eq(plan.bytes, (uint64_t)(rows[r].rows * rows[r].columns));
 		cr_assert_eq(tensor->whole, plan.bytes == 96);
+		plan_check_extents(&plan);
 		struct plan_destination got = plan_run(&plan, 65536, &seen);
 		if (plan.bytes > 0)
 			cr_assert_eq(got.bytes[tensor->target],

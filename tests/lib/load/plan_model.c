@@ -25,6 +25,7 @@ Test(lib_plan_model, every_element_is_read_once_and_lands_in_its_place)
 	}
 	cr_assert_gt(saw.n_cut, 100, "%zu", saw.n_cut);
 	cr_assert_gt(saw.n_tight, 20, "%zu", saw.n_tight);
+	cr_assert_gt(saw.n_later, 20, "%zu", saw.n_later);
 }
 
 Test(lib_plan_model, small_tensors_are_laid_out_as_they_will_lie)

@@ -35,6 +35,7 @@ static void make_sliced(const hoist_load_slice *slices, size_t n, hoist_dtype dt
 
 static void carry_out(size_t max_bytes)
 {
+	plan_check_extents(&plan);
 	struct plan_destination destination = plan_run(&plan, max_bytes, &seen);
 	for (size_t i = 0; i < plan.n_tensors; i++)
 		cr_assert(plan_is_written(&destination, &plan.tensors[i]));

@@ -34,6 +34,12 @@ static double link_of(unsigned member)
 	return the_sim->link / (m->fate == SIM_SLOW_LINK && sim_now >= m->fate_ns ? 20 : 1);
 }
 
+static double storage_of(unsigned member)
+{
+	const struct sim_member *m = &the_sim->members[member];
+	return the_sim->storage / (m->fate == SIM_SLOW_STORAGE && sim_now >= m->fate_ns ? 4 : 1);
+}
+
 static uint64_t bytes_of(const uint64_t *blocks)
 {
 	uint64_t n = 0;
@@ -119,8 +125,13 @@ static void use_cells(unsigned m)
 		n += node->has[c] == 0;
 		if (n > HOIST__SWARM_SLOTS && node->first_cell == 0)
 			break;
-		if (node->has[c] != 0 || hoist__swarm_slot_of(node->swarm, c) < 0)
+		if (node->has[c] != 0)
 			continue;
+		if (hoist__swarm_slot_of(node->swarm, c) < 0) {
+			if (the_sim->in_order)
+				break;
+			continue;
+		}
 		(void)hoist__swarm_wants_of(&node->wants, c, blocks);
 		node->has[c] = 1;
 		sim_push((struct event){.ns = serve(&node->use_free, slow ? bytes_of(blocks) : 0,
@@ -183,7 +194,7 @@ static void do_act(unsigned m, const struct hoist__swarm_act *act)
 		CHECK(the_sim->members[m].reads && bytes_of(act->blocks) > 0);
 		sim_result_so_far.read += bytes_of(act->blocks);
 		sim_push((struct event){
-			.ns = serve(&node->storage_free, bytes_of(act->blocks), the_sim->storage),
+			.ns = serve(&node->storage_free, bytes_of(act->blocks), storage_of(m)),
 			.kind = READ_DONE,
 			.member = m,
 			.other = m,

@@ -38,6 +38,7 @@ struct event {
 	uint64_t ticket;
 	uint64_t number;
 	bool flag;
+	struct hoist__swarm_share share;
 	uint64_t blocks[HOIST__CELL_WORDS];
 };
 

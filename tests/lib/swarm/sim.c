@@ -114,16 +114,24 @@ static uint64_t machine_of(unsigned m)
 	return the_sim->per_machine == 1 && m % 3 == 0 ? 0 : sim_machine(m) + 1;
 }
 
+/* As a member chooses it (lib/far/far-meet.c). */
+static size_t first_cell_of_late(void)
+{
+	size_t most = 0;
+	for (unsigned o = 0; o < the_sim->n; o++) {
+		if (!sim_nodes[o].here || sim_nodes[o].first_cell != 0)
+			continue;
+		size_t done = hoist__swarm_done(sim_nodes[o].swarm);
+		most = done > most ? done : most;
+	}
+	size_t first = hoist__swarm_late_cell(most, the_sim->n_slots);
+	return first < the_sim->n_cells ? first : the_sim->n_cells;
+}
+
 static void join(unsigned m)
 {
 	struct node *node = &sim_nodes[m];
-	for (unsigned o = 0; o < the_sim->n; o++)
-		if (sim_nodes[o].swarm != NULL && sim_now > 0 &&
-		    hoist__swarm_done(sim_nodes[o].swarm) + the_sim->n_slots + 4 > node->first_cell)
-			node->first_cell =
-				hoist__swarm_done(sim_nodes[o].swarm) + the_sim->n_slots + 4;
-	if (node->first_cell >= the_sim->n_cells)
-		node->first_cell = 0;
+	node->first_cell = sim_now > 0 ? first_cell_of_late() : 0;
 	const struct hoist__swarm_options options = {
 		.id = (m + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ the_sim->seed,
 		.machine = machine_of(m),
@@ -246,13 +254,15 @@ static void fate(unsigned m)
 
 static void beat(unsigned m)
 {
+	struct hoist__swarm_share share = hoist__swarm_share(sim_nodes[m].swarm);
 	for (unsigned o = 0; o < the_sim->n; o++)
 		if (o != m && sim_nodes[o].here && !sim_is_cut(m, o))
 			sim_push((struct event){.ns = sim_now + LATENCY_NS,
 						.kind = HEARD,
 						.member = o,
 						.other = m,
-						.number = hoist__swarm_done(sim_nodes[m].swarm)});
+						.number = hoist__swarm_done(sim_nodes[m].swarm),
+						.share = share});
 	sim_push((struct event){.ns = sim_now + sim_beat_ns(), .kind = BEAT, .member = m});
 }
 
@@ -263,6 +273,7 @@ static void hear(const struct event *e, unsigned number)
 	switch (e->kind) {
 	case HEARD:
 		hoist__swarm_heard(swarm, number, (size_t)e->number);
+		hoist__swarm_shared(swarm, number, &e->share);
 		break;
 	case ASKED:
 		OK(hoist__swarm_asked(swarm, number, e->ticket, e->cell, e->blocks, e->flag,

@@ -29,6 +29,7 @@ enum sim_fate {
 	SIM_HANGS,
 	SIM_SLOW_LINK,
 	SIM_SLOW_USE,
+	SIM_SLOW_STORAGE, /* a quarter of the others' rate */
 	SIM_STUCK,
 	SIM_LIES,
 	SIM_LOSES, /* each third loan to it */
@@ -48,6 +49,7 @@ struct sim {
 	unsigned per_machine; /* 1 and more: members with consecutive numbers */
 	size_t n_cells;
 	unsigned n_slots;
+	bool in_order;	/* loads use cells in the order of their paces, as those of one disk do */
 	double link;	/* bytes a second, each way */
 	double storage; /* bytes a second, of each member */
 	uint64_t seed;

@@ -121,6 +121,50 @@ static void whole_groups(void)
 	}
 }
 
+/* --- members whose storage is slower --- */
+
+/* The time that the work needs at least if the first reader reads at a quarter of the others' rate:
+ * it reads as much less, and its link brings what it does not read. */
+static double least_weighted(const struct row *row, double *ret_bytes)
+{
+	double most = least(row, ret_bytes);
+	double rate = (row->readers - 0.75) * row->storage;
+	double received = *ret_bytes * (1 - row->storage / 4 / rate);
+	if (row->per_machine == 1 && received / row->link > most)
+		most = received / row->link;
+	return *ret_bytes / rate > most ? *ret_bytes / rate : most;
+}
+
+/* A quarter of the others' rate: each reads by its rate once rates are known. */
+static void a_slow_disk_reads_less(void)
+{
+	static const struct row rows[] = {
+		{"two, all", 2, 4 * CELLS, LINK, STORAGE, 2, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"four, all", 4, 4 * CELLS, 2 * LINK, STORAGE, 4, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"eight, all", 8, 8 * CELLS, 4 * LINK, STORAGE, 8, SIM_ALL, 1.05, 1.15, 1.02, 1},
+		{"two of eight have the files", 8, 4 * CELLS, LINK, STORAGE, 2, SIM_ALL, 1.05, 1.15,
+		 1.02, 1},
+		{"two machines of four, all", 8, 8 * CELLS, 4 * LINK, STORAGE, 8, SIM_ALL, 1.05,
+		 1.15, 1.02, 4},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		for (uint64_t seed = 1; seed <= 3; seed++) {
+			double bytes;
+			struct sim sim = sim_of(&rows[i], seed);
+			double should = least_weighted(&rows[i], &bytes);
+			sim.members[0].fate = SIM_SLOW_STORAGE;
+			sim.in_order = true;
+			struct sim_result r = sim_run(&sim);
+			printf("%-40s with a slow disk %6.2f s, %4.2f x; read %5.3f x\n",
+			       rows[i].name, seconds(r.ns), seconds(r.ns) / should,
+			       (double)r.read / bytes);
+			check_at("%s, seed %llu", rows[i].name, (unsigned long long)seed);
+			CHECK(r.ended && r.n_lost == 0);
+			CHECK((double)r.read <= bytes * rows[i].reads);
+			CHECK(seconds(r.ns) <= should * rows[i].time);
+		}
+}
+
 /* --- members that come late, die, hang, lie, or are slow --- */
 
 struct trouble {
@@ -274,6 +318,37 @@ static void the_last_resort_goes_on(void)
 	no_silence_is_waited_for(2);
 }
 
+/* The only member that has the files gives a cell, and loses it, again and again.  Returns: how
+ * often it is asked, until @most, or until the cell is given up. */
+static unsigned count_asks(unsigned most)
+{
+	struct hoist__swarm *swarm = NULL;
+	struct hoist__swarm_wants own = wants_of_blocks(HOIST__CELL_BLOCKS);
+	struct hoist__swarm_wants none = wants_of_blocks(0);
+	const struct hoist__swarm_options options = {
+		.id = 7, .n_cells = 1, .n_slots = 8, .wants = &own};
+	struct hoist__swarm_act act;
+	unsigned n = 0;
+	OK(hoist__swarm_create(&options, &swarm));
+	CHECK(hoist__swarm_join(swarm, 11, 7, true, 0, &none, 1) == 1);
+	for (hoist__swarm_next(swarm, 1, &act); act.deed == HOIST__SWARM_ASK && n < most; n++) {
+		hoist__swarm_received(swarm, act.slot, 1000, 1);
+		hoist__swarm_lost(swarm, act.slot, 1);
+		hoist__swarm_next(swarm, 1, &act);
+	}
+	CHECK(n == most || act.deed == HOIST__SWARM_LOST);
+	hoist__swarm_destroy(swarm);
+	hoist__swarm_wants_fini(&own);
+	return n;
+}
+
+static void the_only_giver_may_lose_a_cell(void)
+{
+	unsigned n = count_asks(1000);
+	check_at("%u asks", n);
+	CHECK(n > HOIST__SWARM_LOSSES && n < 1000);
+}
+
 /* --- cells that cannot be read --- */
 
 #define OWN 10u /* blocks, from the first on */
@@ -416,8 +491,10 @@ int main(void)
 	CASE(few_blocks_tell_little_of_a_cell);
 	CASE(wants_are_few_bytes);
 	CASE(whole_groups);
+	CASE(a_slow_disk_reads_less);
 	CASE(members_in_trouble);
 	CASE(the_last_resort_goes_on);
+	CASE(the_only_giver_may_lose_a_cell);
 	CASE(what_cannot_be_read_is_refused);
 	return 0;
 }
