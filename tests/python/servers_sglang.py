@@ -263,7 +263,7 @@ class Loader(Base):
         self.assertRegex(log.output[1], r"hoist has read 0\.\d+ of 0\.\d+ GB, 11 tensors, by stream")
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
-        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, budget, io"),
+        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, device_direct, budget, io"),
                                 ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": 0}, "window"), ({"io": "map"}, "io is auto"),
                                 ({"way": "slices", "verify": True}, "verify needs whole"),

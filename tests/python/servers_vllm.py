@@ -166,7 +166,7 @@ class Loader(Folder):
         self.assertGreaterEqual(facts["read_bytes"], sum(tensor.nbytes for tensor in self.tensors.values()))
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
-        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, budget, io"),
+        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, device_direct, budget, io"),
                                 ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": "much"}, "much"), ({"window": 0}, "window"),
                                 ({"io": "quick"}, "io is one of"), ({"io": "map"}, "io is auto"),

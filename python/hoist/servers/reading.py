@@ -143,7 +143,7 @@ def _grouped(checkpoint, number, wanted, settings, facts, ranks):
 
 def _sliced(checkpoint, names, settings, facts):
     """Tensors that are read when the server uses them, and of which only that part is read."""
-    source = Source(checkpoint, facts.add, **settings.load)
+    source = Source(checkpoint, facts.add, device_direct=settings.device_direct is not False, **settings.load)
     lazies = {name: source.lazy(name) for name in names if checkpoint[name].nbytes >= _LAZY_FROM}
     small = source.tensors([name for name in names if lazies.get(name) is None])
     for name in names:
