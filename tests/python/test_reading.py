@@ -43,7 +43,8 @@ class Ways(files.WithModel):
 
     def given(self, settings, wanted=every):
         """({name: tensor}, facts)"""
-        facts = Facts(Settings(settings).way_of(1))
+        self.lines = []
+        facts = Facts(Settings(settings).way_of(1), self.lines.append)
         return dict(read([self.path], wanted, Settings(settings), facts)), facts
 
     def check(self, found, names=tuple(MODEL)):
@@ -78,6 +79,12 @@ class Ways(files.WithModel):
                 self.assertEqual(facts["mapped_bytes"] > 0, maps)
                 self.assertGreaterEqual(facts["mapped_bytes"] + facts["read_bytes"], n_bytes)
                 self.assertAlmostEqual(sum(facts["stages"].values()) / 1e9, facts["seconds"], places=6)
+                self.assertGreater(min(facts["stages"]["open_ns"], facts["stages"]["plan_ns"]), 0)
+                self.assertEqual((facts["plan"]["n_files"], facts["plan"]["bytes"]), (1, n_bytes))
+                self.assertEqual(facts["plan"]["mapped_bytes"], facts["mapped_bytes"])
+                line, = self.lines
+                self.assertRegex(line, r"^hoist takes 0\.008 GB of 1 files by \w+: 0\.\d+ direct, 0\.\d+ cached, "
+                                       f"0.00{8 if maps else 0} mapped; 0.008 in the page cache now$")
                 if maps:
                     self.assertLess(facts["read_bytes"], n_bytes // 2)
                     self.assertIn("and mapped 0.008 of 0.008 GB", facts.line())
@@ -109,8 +116,9 @@ class Ways(files.WithModel):
             with self.subTest(settings=settings):
                 found, facts = self.given(settings)
                 self.check(found)
-                self.assertEqual(facts["mapped_bytes"], 0)
+                self.assertEqual((facts["mapped_bytes"], facts["plan"]["mapped_bytes"]), (0, 0))
                 self.assertGreaterEqual(facts["read_bytes"], sum(map(len, self.bytes.values())))
+                self.assertLess(facts["plan"]["resident_bytes"], 1 << 20)
 
     def test_settings_that_do_not_go_with_maps_are_refused(self):
         for settings, words in (({"way": "map", "io": "direct"}, "io does not go with the way map"),
