@@ -12,9 +12,12 @@ from importlib import metadata
 from unittest import mock
 
 import torch
+from vllm.config import LoadConfig, VllmConfig, set_current_vllm_config
+from vllm.model_executor.model_loader import default_loader, ep_weight_filter, get_model_loader, weight_utils
 
 import hoist
 import hoist.vllm
+import hoist.vllm.loader
 from servers_models import Folder, make_llama
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -102,11 +105,12 @@ class Loader(Folder):
             hoist.torch.save_file({name: self.tensors[name] for name in names[number::3]},
                                   os.path.join(self.folder, f"model-0000{number}-of-3.safetensors"))
 
-    def loader(self, settings=None, load_format="hoist"):
-        from vllm.config import LoadConfig
-        from vllm.model_executor.model_loader import get_model_loader
-        return get_model_loader(LoadConfig(load_format=load_format, use_tqdm_on_load=False,
-                                           model_loader_extra_config=settings or {}))
+    @staticmethod
+    def config(load_format, settings=None, **more):
+        return LoadConfig(load_format=load_format, use_tqdm_on_load=False, model_loader_extra_config=settings or {}, **more)
+
+    def loader(self, settings=None, load_format="hoist", **more):
+        return get_model_loader(self.config(load_format, settings, **more))
 
     def given(self, loader):
         source = loader.Source(self.folder, None)
@@ -134,6 +138,38 @@ class Loader(Folder):
                     found, facts = self.all_of(self.loader(settings))
                     self.check_tensors(found, self.tensors)
                     self.assertEqual(facts["n_tensors"], len(self.tensors))
+                    self.assertAlmostEqual(sum(facts["stages"].values()) / 1e9, facts["seconds"], places=6)
+                    self.assertIn("read_ns", facts["stages"])
+
+    def test_what_will_be_read_is_said_first(self):
+        with self.runtime(), self.assertLogs("vllm.hoist", "INFO") as log:
+            for settings in ({"io": "direct"}, {"way": "cache"}):
+                self.all_of(self.loader(settings))
+        self.assertEqual(len(log.output), 4)
+        self.assertRegex(log.output[0], r"hoist takes 0\.001 GB of 3 files by stream: 0\.001 direct, 0\.000 cached, 0\.000 ma")
+        self.assertRegex(log.output[2], "hoist takes 3 files by cache: ")
+        for number in (1, 3):
+            self.assertRegex(log.output[number], r"hoist has read 0\.\d+ of 0\.\d+ GB, 20 tensors, by (stream|cache): ")
+
+    def test_vllms_own_strategies(self):
+        """hoist has ways of its own; torchao's is vLLM's, also in a reload, by another loader."""
+        with self.assertLogs("vllm.hoist", "WARNING") as log:
+            loader = self.loader(safetensors_load_strategy="eager")
+            self.check_tensors(self.given(loader), self.tensors)
+        self.assertEqual(len(log.output), 1)
+        self.assertRegex(log.output[0], "--safetensors-load-strategy eager is without effect")
+        config = self.config("hoist")
+        serialized = mock.Mock(is_checkpoint_torchao_serialized=True)
+        with mock.patch.multiple("vllm.model_executor.model_loader.default_loader", get_quant_config=lambda *_: serialized,
+                                 torchao_version_at_least=lambda _: True), \
+                mock.patch.object(hoist.vllm.loader.default_loader.DefaultModelLoader, "_get_weights_iterator",
+                                  return_value=iter([("theirs", None)])), \
+                mock.patch("hoist.vllm.loader.read", side_effect=AssertionError):
+            model, model_config = mock.Mock(spec=["load_weights"]), mock.Mock(quantization="torchao", is_moe=False)
+            model.load_weights.side_effect = list
+            with set_current_vllm_config(VllmConfig()):
+                get_model_loader(config).load_weights(model, model_config)
+            self.assertEqual(config.safetensors_load_strategy, "torchao")
 
     def test_experts_of_other_ranks_are_not_read(self):
         own = self.loader(load_format="auto")
@@ -196,6 +232,48 @@ class Loader(Folder):
                    "print(type(get_model_loader(LoadConfig(load_format='hoist'))).__module__)")
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual(run.stdout.split()[-1:], ["hoist.vllm.loader"], run.stderr)
+
+
+class Another(unittest.TestCase):
+    """A vLLM that hoist does not know goes on without it, as an entry point that raises would end vLLM."""
+
+    def check_refused(self, words):
+        with mock.patch("vllm.model_executor.model_loader.register_model_loader", create=True) as registered, \
+                self.assertLogs("vllm.hoist", "WARNING") as log:
+            hoist.vllm.register()
+        self.assertEqual(registered.mock_calls, [])
+        line, = log.output
+        self.assertRegex(line, f"there is no load format hoist: {words}: hoist needs the vLLM .* written for, 0.32, ")
+
+    def test_a_vllm_without_what_hoist_calls(self):
+        for owner, name in ((default_loader.DefaultModelLoader, "_get_weights_iterator"),
+                            (default_loader.DefaultModelLoader, "_init_ep_weight_filter"),
+                            (default_loader, "DefaultModelLoader"), (weight_utils, "_natural_sort_key"),
+                            (ep_weight_filter, "should_skip_weight")):
+            known = vars(owner)[name]
+            delattr(owner, name)
+            try:
+                with self.subTest(name=name):
+                    self.check_refused(rf"vLLM 0\.\S+ has no vllm\.model_executor\.model_loader\.\S*{name}\S*")
+            finally:
+                setattr(owner, name, known)
+
+    def test_no_vllm(self):
+        with mock.patch.dict(sys.modules, {"vllm.model_executor.model_loader.ep_weight_filter": None}), \
+                mock.patch.object(metadata, "version", side_effect=metadata.PackageNotFoundError):
+            self.check_refused(r"vLLM, which is not installed, has no vllm\S+ep_weight_filter")
+
+    def test_vllm_goes_on(self):
+        program = ("from vllm.model_executor.model_loader import weight_utils; del weight_utils._natural_sort_key\n"
+                   "from vllm.plugins import load_general_plugins as load; load()\n"
+                   "from vllm.config import LoadConfig\n"
+                   "from vllm.model_executor.model_loader import get_model_loader\n"
+                   "print(type(get_model_loader(LoadConfig(load_format='auto'))).__name__)\n"
+                   "get_model_loader(LoadConfig(load_format='hoist'))")
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        self.assertIn("DefaultModelLoader", run.stdout)
+        self.assertRegex(run.stdout + run.stderr, "there is no load format hoist: vLLM 0.*_natural_sort_key: hoist needs")
+        self.assertIn("Load format `hoist` is not supported", run.stderr)
 
 
 class Imports(unittest.TestCase):
