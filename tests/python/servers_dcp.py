@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 import hoist
 import hoist.dcp
+import servers_ranks
 from servers_models import Folder
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,11 +44,39 @@ dcp.save({"weight": torch.full((1000,), 2.0)}, storage_writer=hoist.dcp.HoistSto
 
 
 class Ranks(Folder):
-    def test_round_trips_between_1_2_and_4_ranks(self):
-        ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "servers_ranks.py"), self.folder, str(rank)],
+    def ranks(self, *more):
+        """What each of four ranks says, and its status."""
+        ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "servers_ranks.py"), self.folder, str(rank), *more],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(4)]
-        outputs = [rank.communicate(timeout=600) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0] * 4, outputs[0][1][-3000:])
+        return [rank.communicate(timeout=600) for rank in ranks], [rank.returncode for rank in ranks]
+
+    def test_a_rank_that_is_killed_leaves_the_old_checkpoint(self):
+        for dead, where in ((2, "within the data"), (1, "after the data"), (0, "at the end")):
+            with self.subTest(dead=dead, where=where):
+                shutil.rmtree(self.folder)
+                os.mkdir(self.folder)
+                outputs, statuses = self.ranks(str(dead), where)
+                self.assertEqual(statuses, [-9 if rank == dead else 3 for rank in range(4)], outputs[dead][1][-3000:])
+                for rank in set(range(4)) - {dead}:
+                    self.assertIn("RANKS 2 ", outputs[rank][0])  # in the second save
+                path = os.path.join(self.folder, "by4")
+                self.assertGreater(len(glob.glob(path + "/hoist-*")), 4)
+                self.check_state(path, 1)
+                dcp.save(servers_ranks.state(3, None), storage_writer=hoist.dcp.HoistStorageWriter(path))
+                self.assertEqual(len(os.listdir(path)), 2)  # what the dead save has left is gone
+                self.check_state(path, 3)
+
+    def check_state(self, path, seed):
+        """The checkpoint is the whole one of that seed."""
+        found = servers_ranks.state(seed, None, empty=True)
+        dcp.load(found, storage_reader=hoist.dcp.HoistStorageReader(path))
+        self.assertEqual((found["step"], found["nested"]), (seed, {"list": [seed, "text"]}))
+        self.check_tensors({name: found[name] for name in servers_ranks.tensors(seed)},
+                           {name: tensor for name, (tensor, _) in servers_ranks.tensors(seed).items()})
+
+    def test_round_trips_between_1_2_and_4_ranks(self):
+        outputs, statuses = self.ranks()
+        self.assertEqual(statuses, [0] * 4, outputs[0][1][-3000:])
         said = [json.loads(line[6:]) for line in outputs[0][0].split("\n") if line.startswith("RANKS ")]
         self.assertEqual(len(said), 18)
         for one in said:
