@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 import hoist
 import hoist.dcp
+from hoist.servers.reading import Facts
 import servers_ranks
 from servers_models import Folder
 
@@ -146,7 +147,9 @@ class One(Folder):
     def test_a_load_of_some_tensors_reads_these(self):
         self.save({f"t{number}": torch.full((1 << 18,), float(number)) for number in range(8)})
         found = {"t5": torch.zeros(1 << 18)}
-        reader = self.load(found)
+        with self.assertLogs("hoist.dcp", "INFO") as log:
+            reader = self.load(found)
+        self.assertRegex(log.output[0], r"hoist has read 0\.001 of 0\.008 GB, 1 tensors, by parts: 1 loads, 0\.\d+ s, \w+ ")
         self.assertTrue(bool((found["t5"] == 5).all()))
         self.assertLess(reader.read_bytes, (1 << 20) + 16384)
 
@@ -226,7 +229,7 @@ class One(Folder):
             parts = [torch.zeros(1, 100) for _ in range(40)]
             items = [(types.SimpleNamespace(storage_index=0, storage_offsets=(row, 0), lengths=(1, 100)), part)
                      for row, part in enumerate(parts)]
-            reader._read_parts(checkpoint, items)
+            reader._read_parts(checkpoint, items, Facts("parts"))
         self.assertTrue(torch.equal(torch.cat(parts), torch.arange(4000.0).reshape(40, 100)))
 
     def test_other_checkpoints_and_broken_ones_are_refused(self):
