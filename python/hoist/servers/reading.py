@@ -6,6 +6,7 @@ import threading
 import time
 
 from .. import cache
+from .._hoist import Memory
 from ..checkpoint import Checkpoint
 from ..errors import PeerError, WindowError
 from ..lazy import Source
@@ -238,8 +239,15 @@ def _cached(path, is_wanted, settings, facts):
                 yield name, tensor(image[name])
 
 
-def read(files, is_wanted, settings, facts, ranks=None):
+def give_back():
+    """Gives back the host's memory that hoist has kept from loads, and that no tensor uses."""
+    Memory.of_device("host", "cpu").trim()
+
+
+def read(files, is_wanted, settings, facts, ranks=None, *, prefix=""):
     """Names and tensors of files, in the order of the files and of their bytes.
+
+    The memory of tensors that the server keeps no longer is given back at the end.
 
     Parameters
     ----------
@@ -252,10 +260,16 @@ def read(files, is_wanted, settings, facts, ranks=None):
     ranks : Ranks, optional
         Those that share the reads, by the way "group".  Closed at the end.  Without them, or where this rank
         is the only one, the rank streams.
+    prefix : str
+        Of the names that the server gets.
     """
     try:
-        yield from _read(files, is_wanted, settings, facts, ranks)
+        for name, found in _read(files, is_wanted, settings, facts, ranks):
+            box = [found]
+            del found
+            yield prefix + name, box.pop()
     finally:
+        give_back()
         if ranks is not None:
             ranks.close()
 

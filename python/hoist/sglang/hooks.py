@@ -123,10 +123,9 @@ def weights(original, loader, source, **named):
         return match is None or int(match[1]) == draft
     if loader.counter_before_loading_weights == 0.0:
         loader.counter_before_loading_weights = time.perf_counter()
-    found = _told(read(files, is_wanted, settings, facts, _ranks(settings) if way == "group" else None), facts)
-    if draft is not None:
-        return loader._filter_mtp_weights(found, source.prefix, draft)
-    return ((source.prefix + name, tensor) for name, tensor in found)
+    found = _told(read(files, is_wanted, settings, facts, _ranks(settings) if way == "group" else None,
+                       prefix="" if draft is not None else source.prefix), facts)
+    return found if draft is None else loader._filter_mtp_weights(found, source.prefix, draft)
 
 
 def checked(original, *, extra_config, load_format, **named):

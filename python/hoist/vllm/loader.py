@@ -12,7 +12,7 @@ from vllm.model_executor.model_loader import default_loader, weight_utils
 from vllm.model_executor.model_loader.ep_weight_filter import should_skip_weight
 
 from ..servers.ranks import Ranks, gatherer
-from ..servers.reading import Facts, read
+from ..servers.reading import Facts, give_back, read
 from ..servers.settings import Settings
 
 # vLLM shows the lines of its own loggers.
@@ -51,7 +51,7 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
 
     def __init__(self, load_config):
         self._settings = Settings(load_config.model_loader_extra_config, ("enable_weights_track",))
-        self._given_config = load_config
+        self._given_config, self._facts = load_config, None
         load_config = copy.copy(load_config)
         load_config.load_format = "auto"  # which files it looks for
         load_config.model_loader_extra_config = self._settings.others
@@ -60,6 +60,7 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
     def load_weights(self, model, model_config):
         """Fills a model."""
         super().load_weights(model, model_config)
+        give_back()  # also of the last tensor
         # Of torchao's checkpoints.  A reload makes another loader of the configuration.
         self._given_config.safetensors_load_strategy = self.load_config.safetensors_load_strategy
 
@@ -69,12 +70,17 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
         if get_current_vllm_config_or_none() is not None:
             self._init_ep_weight_filter(model_config)
             self._init_mm_encoder_only_weight_filter(model, model_config)
-        facts = _newest["facts"] = self._facts()
-        yield from super().get_all_weights(model_config, model)
+        facts = self._facts = self._begin()
+        try:
+            yield from super().get_all_weights(model_config, model)
+        finally:
+            self._facts = None
         _log.info("%s", facts.line())
 
-    def _facts(self):
-        return Facts(self._settings.way_of(_n_ranks()), functools.partial(_log.info, "%s"))
+    def _begin(self):
+        """The facts of a load that begins."""
+        ret = _newest["facts"] = Facts(self._settings.way_of(_n_ranks()), functools.partial(_log.info, "%s"))
+        return ret
 
     def _files(self, source):
         folder, files, is_safe, index = self._prepare_weights(
@@ -101,8 +107,7 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
         files = self._files(source)
         if self.counter_before_loading_weights == 0.0:
             self.counter_before_loading_weights = time.perf_counter()
-        facts = _newest.setdefault("facts", self._facts())
-        found = read([os.fspath(path) for path in files],
-                     lambda name: not should_skip_weight(name, self.local_expert_ids),
-                     self._settings, facts, _ranks(self._settings) if facts["way"] == "group" else None)
-        return ((source.prefix + name, tensor) for name, tensor in found)
+        facts = self._facts or self._begin()
+        return read([os.fspath(path) for path in files],
+                    lambda name: not should_skip_weight(name, self.local_expert_ids), self._settings, facts,
+                    _ranks(self._settings) if facts["way"] == "group" else None, prefix=source.prefix)
