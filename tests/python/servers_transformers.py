@@ -78,7 +78,9 @@ class FromPretrained(Models):
         return model, loaded[0]
 
     def test_the_model_is_transformers_own(self):
-        self.check(self.load()[0])
+        with self.assertLogs("hoist.transformers", "INFO") as log:
+            self.check(self.load()[0])
+        self.assertRegex(log.output[0], r"hoist has loaded or mapped 0\.003 GB, \d+ tensors, of /\S+ in \d+\.\d\d s$")
         self.check(hoist.transformers.from_pretrained(transformers.LlamaForCausalLM, self.folder))
 
     def test_parameters_share_the_memory_of_what_was_loaded(self):
