@@ -42,12 +42,19 @@ class Source:
         Must not be closed while a Lazy of it is used.
     told : callable
         Called with the report of each load.
+    device_direct : bool
+        Whether a copy into a tensor on a GPU is a read into it; else torch copies what was read to the host.
     **options
         Those of `hoist.load()` for one target on the host.
     """
 
-    def __init__(self, checkpoint, told, **options):
+    def __init__(self, checkpoint, told, *, device_direct=True, **options):
         self._checkpoint, self._told, self._options = checkpoint, told, options
+        self._devices = ("cpu", "cuda") if device_direct else ("cpu",)
+
+    def reaches(self, device):
+        """Whether a load can write to tensors on that device of torch's."""
+        return device.type in self._devices
 
     def _run(self, take, **options):
         def taken(running, target, names):
@@ -66,7 +73,7 @@ class Source:
         dtype = dtype_of(known.dtype)
         if dtype is None or known.strides is not None:
             return None
-        return Lazy(_Stored(self, name, known.shape), torch.empty(known.shape, dtype=dtype, device="meta"))
+        return Lazy(_Stored(self, name, known.shape, dtype), torch.empty(known.shape, dtype=dtype, device="meta"))
 
     def _slices(self, name, box):
         shape = self._checkpoint[name].shape
@@ -86,8 +93,8 @@ class Source:
 class _Stored:
     """A tensor in its file; once a program has written to a part of it, in memory."""
 
-    def __init__(self, source, name, shape):
-        self.source, self.name, self.shape = source, name, shape
+    def __init__(self, source, name, shape, dtype):
+        self.source, self.name, self.shape, self.dtype = source, name, shape, dtype
         self._whole = None
         self._lock = threading.Lock()
 
@@ -102,17 +109,18 @@ class _Stored:
         """The elements that `view`, a view of a tensor on the meta device, has of the tensor."""
         place = view.shape, view.stride(), view.storage_offset()
         if write or self._whole is not None:
-            return self.whole().as_strided(*place)
+            return self.whole().as_strided(*place).view(view.dtype)
         if view.numel() == 0:
             return torch.empty(view.shape, dtype=view.dtype)
         box, steps, offset = box_of(self.shape, *place)
         part = self.source.part(self.name, box)
-        return part.as_strided(view.shape, _strides(steps, box), offset)
+        return part.as_strided(view.shape, _strides(steps, box), offset).view(view.dtype)
 
     def read_into(self, view, array):
         """Reads the elements of `view` to where `array` has them.  Returns: whether it was possible."""
         if self._whole is not None or view.numel() == 0 or array.shape != view.shape or \
-                array.dtype != view.dtype or array.layout != torch.strided or array.is_meta:
+                array.dtype != view.dtype or array.layout != torch.strided or array.is_conj() or array.is_neg() or \
+                not self.source.reaches(array.device):
             return False
         box, steps, offset = box_of(self.shape, view.shape, view.stride(), view.storage_offset())
         strides = [0] * len(box)
@@ -129,7 +137,8 @@ class _Stored:
         if array.device.type == "cuda":  # what is queued may still use the memory
             torch.cuda.current_stream(array.device).synchronize()
         shape = [end - begin for begin, end in box]
-        self.source.into(self.name, box, array.detach().as_strided(shape, strides, array.storage_offset()))
+        part = array.detach().as_strided(shape, strides, array.storage_offset())
+        self.source.into(self.name, box, part if part.dtype == self.dtype else part.view(self.dtype))
         return True
 
 
@@ -188,6 +197,10 @@ def _rows(shape, sizes, strides, offset):
 # --- the tensors ---
 
 
+def _is_as_large(tensor, dtype):
+    return torch.empty(0, dtype=dtype).element_size() == tensor.element_size()
+
+
 def _aliased(cls, func, args, kwargs):
     """The Lazy arguments that `func` writes to, and the ids of these and of those whose memory its result
     shares."""
@@ -207,6 +220,7 @@ def _aliased(cls, func, args, kwargs):
 class Lazy(torch.Tensor):
     """A tensor, or a view of one, in its file.  Views read nothing; all else reads what it has.
 
+    A view as another type reads nothing where its elements are as large; else it reads what it has, too.
     `hoist.lazy.Source.lazy()` makes it.
     """
 
@@ -226,7 +240,7 @@ class Lazy(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in _VIEWS:
+        if func in _VIEWS or func is _ATEN.view.dtype and _is_as_large(*args):
             first = args[0]
             made = func(first._view, *args[1:], **kwargs)
             if isinstance(made, torch.Tensor):

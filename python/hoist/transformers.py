@@ -8,7 +8,11 @@ For programs that call `from_pretrained()` themselves, and cannot be changed, th
 `hoist.safetensors.replacing()`.
 """
 
+import logging
 import os
+import time
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["from_pretrained"]
 
@@ -45,7 +49,7 @@ def from_pretrained(model, path, *, config=None, load=None, **options):
     Parameters of the file's dtype share memory with what was loaded: nothing is copied.  As with
     transformers' own call, parts of files that the page cache holds are mapped, copy-on-write: the files
     must not shrink, or be written to, while the model lives; `load={"io": "auto"}` gives the model
-    memory of its own.
+    memory of its own.  A line in the log of "hoist.transformers" (INFO) says what was loaded, and how fast.
 
     Parameters
     ----------
@@ -86,7 +90,10 @@ def from_pretrained(model, path, *, config=None, load=None, **options):
     if config is None:
         config = transformers.AutoConfig.from_pretrained(own, **finding)
     model = _class_of(model, config)
+    began = time.monotonic()
     state = load_file(_source(path, finding), **(load or {}))
+    _log.info("hoist has loaded or mapped %.3f GB, %d tensors, of %s in %.2f s",
+              sum(one.nbytes for one in state.values()) / 1e9, len(state), own, time.monotonic() - began)
     ret = model.from_pretrained(None, config=config, state_dict=state, **options)
     ret.name_or_path = ret.config.name_or_path = own
     if ret.can_generate() and options.get("generation_config") is None:

@@ -20,6 +20,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 import hoist
 import hoist.dcp
+from hoist.servers.reading import Facts
+import servers_ranks
 from servers_models import Folder
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,11 +45,39 @@ dcp.save({"weight": torch.full((1000,), 2.0)}, storage_writer=hoist.dcp.HoistSto
 
 
 class Ranks(Folder):
-    def test_round_trips_between_1_2_and_4_ranks(self):
-        ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "servers_ranks.py"), self.folder, str(rank)],
+    def ranks(self, *more):
+        """What each of four ranks says, and its status."""
+        ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "servers_ranks.py"), self.folder, str(rank), *more],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(4)]
-        outputs = [rank.communicate(timeout=600) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0] * 4, outputs[0][1][-3000:])
+        return [rank.communicate(timeout=600) for rank in ranks], [rank.returncode for rank in ranks]
+
+    def test_a_rank_that_is_killed_leaves_the_old_checkpoint(self):
+        for dead, where in ((2, "within the data"), (1, "after the data"), (0, "at the end")):
+            with self.subTest(dead=dead, where=where):
+                shutil.rmtree(self.folder)
+                os.mkdir(self.folder)
+                outputs, statuses = self.ranks(str(dead), where)
+                self.assertEqual(statuses, [-9 if rank == dead else 3 for rank in range(4)], outputs[dead][1][-3000:])
+                for rank in set(range(4)) - {dead}:
+                    self.assertIn("RANKS 2 ", outputs[rank][0])  # in the second save
+                path = os.path.join(self.folder, "by4")
+                self.assertGreater(len(glob.glob(path + "/hoist-*")), 4)
+                self.check_state(path, 1)
+                dcp.save(servers_ranks.state(3, None), storage_writer=hoist.dcp.HoistStorageWriter(path))
+                self.assertEqual(len(os.listdir(path)), 2)  # what the dead save has left is gone
+                self.check_state(path, 3)
+
+    def check_state(self, path, seed):
+        """The checkpoint is the whole one of that seed."""
+        found = servers_ranks.state(seed, None, empty=True)
+        dcp.load(found, storage_reader=hoist.dcp.HoistStorageReader(path))
+        self.assertEqual((found["step"], found["nested"]), (seed, {"list": [seed, "text"]}))
+        self.check_tensors({name: found[name] for name in servers_ranks.tensors(seed)},
+                           {name: tensor for name, (tensor, _) in servers_ranks.tensors(seed).items()})
+
+    def test_round_trips_between_1_2_and_4_ranks(self):
+        outputs, statuses = self.ranks()
+        self.assertEqual(statuses, [0] * 4, outputs[0][1][-3000:])
         said = [json.loads(line[6:]) for line in outputs[0][0].split("\n") if line.startswith("RANKS ")]
         self.assertEqual(len(said), 18)
         for one in said:
@@ -117,7 +147,9 @@ class One(Folder):
     def test_a_load_of_some_tensors_reads_these(self):
         self.save({f"t{number}": torch.full((1 << 18,), float(number)) for number in range(8)})
         found = {"t5": torch.zeros(1 << 18)}
-        reader = self.load(found)
+        with self.assertLogs("hoist.dcp", "INFO") as log:
+            reader = self.load(found)
+        self.assertRegex(log.output[0], r"hoist has read 0\.001 of 0\.008 GB, 1 tensors, by parts: 1 loads, 0\.\d+ s, \w+ ")
         self.assertTrue(bool((found["t5"] == 5).all()))
         self.assertLess(reader.read_bytes, (1 << 20) + 16384)
 
@@ -197,7 +229,7 @@ class One(Folder):
             parts = [torch.zeros(1, 100) for _ in range(40)]
             items = [(types.SimpleNamespace(storage_index=0, storage_offsets=(row, 0), lengths=(1, 100)), part)
                      for row, part in enumerate(parts)]
-            reader._read_parts(checkpoint, items)
+            reader._read_parts(checkpoint, items, Facts("parts"))
         self.assertTrue(torch.equal(torch.cat(parts), torch.arange(4000.0).reshape(40, 100)))
 
     def test_other_checkpoints_and_broken_ones_are_refused(self):

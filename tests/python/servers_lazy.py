@@ -7,11 +7,37 @@ import pickle
 import random
 import tempfile
 import unittest
+from unittest import mock
 
 import torch
 
 import hoist
+import hoist.torch
 from hoist.lazy import Lazy, Source, box_of
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says that it is on another device; its memory, `inner`, is on the host."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    device = property(lambda self: self.where)
+
+    @staticmethod
+    def __new__(cls, inner, device):
+        ret = torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=inner.dtype,
+                                                  storage_offset=inner.storage_offset())
+        ret.inner, ret.where = inner, torch.device(device)
+        return ret
+
+    def __init__(self, inner, device):
+        pass
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if any(issubclass(kind, Lazy) for kind in types):
+            return NotImplemented
+        made = func(*(one.inner if isinstance(one, cls) else one for one in args), **(kwargs or {}))
+        return args[0] if made is args[0].inner else cls(made, args[0].device)
 
 
 def bits(tensor):
@@ -68,6 +94,13 @@ class Views(Base):
         self.check(lambda t: t.transpose(0, 1)[2:4])
         self.check(lambda t: t.unsqueeze(0).narrow(1, 1, 2).squeeze(0))
         self.check(lambda t: t.data.detach()[4:6])
+
+    def test_a_view_as_another_type_of_that_size_is_read_alone(self):
+        same = {4: torch.int32, 2: torch.int16}
+        self.check(lambda t: t.view(same[t.element_size()])[2:5])
+        self.check(lambda t: t[1:9, 3:5].view(same[t.element_size()]))
+        self.assertNotIsInstance(self.lazy["fp8"].view(torch.int16), Lazy)  # of fewer elements: read
+        self.assertEqual(bits(self.lazy["fp8"].view(torch.int16)), bits(self.tensors["fp8"]))
 
     def test_views_of_other_dimensions_are_right(self):
         self.check(lambda t: t.reshape(2, -1, *t.shape[1:])[1])
@@ -126,6 +159,44 @@ class Uses(Base):
             array.copy_(view(self.lazy[name]))
             self.assertTrue(torch.equal(array, view(self.tensors[name])))
             self.assertEqual(calls, [])
+
+    def copies_elsewhere(self, device):
+        """Parts of tensors, and what a copy of each into a tensor on the device has left there."""
+        for name, view, made in (
+                ("half", lambda t: t.narrow(0, 100, 50), lambda: torch.zeros(50, 7, dtype=torch.bfloat16)),
+                ("cube", lambda t: t.transpose(0, 1), lambda: torch.zeros(12, 16, 8)),
+                ("cube", lambda t: t[2:4], lambda: torch.zeros(2, 12, 16)[..., 1::2]),
+                ("fp8", lambda t: t.view(torch.uint8)[1:3], lambda: torch.zeros(5, 32, dtype=torch.uint8)[2:4])):
+            array = Elsewhere(made(), device)
+            array.copy_(view(self.lazy[name]))
+            yield view(self.tensors[name]), array
+
+    def test_a_copy_to_a_gpu_is_a_read_into_it(self):
+        """On an emulated one: torch has none, so Buffers stand for its tensors there."""
+        def on_gpu(array):
+            flat = hoist.Buffer("u8", (array.inner.untyped_storage().nbytes(),), "cuda:0", zero=True)
+            made.append((flat, array))
+            return hoist.Buffer.from_address(
+                flat.address + array.storage_offset() * array.element_size(), flat.nbytes, hoist.torch.as_buffer(array.inner).dtype,
+                tuple(array.shape), strides=array.stride(), device="cuda:0", owner=flat)
+        made = []
+        with mock.patch("hoist.lazy.as_buffer", on_gpu), mock.patch("torch.cuda.current_stream") as stream:
+            for number, (wanted, array) in enumerate(self.copies_elsewhere("cuda:0"), 1):
+                flat, part = made[-1]
+                self.assertEqual((len(made), stream.return_value.synchronize.call_count), (number, number))
+                self.assertFalse(array.inner.bool().any())
+                array.inner.untyped_storage().copy_(torch.from_dlpack(flat.copy("cpu")).untyped_storage())
+                self.assertEqual(bits(array.inner), bits(wanted))
+                self.assertEqual(part.device, torch.device("cuda:0"))
+        self.lazy = {name: Source(self.checkpoint, self.reports.append, device_direct=False).lazy(name) for name in self.tensors}
+        with mock.patch("hoist.lazy.as_buffer", side_effect=AssertionError):
+            for wanted, array in self.copies_elsewhere("cuda:0"):
+                self.assertEqual(bits(array.inner), bits(wanted))
+
+    def test_a_copy_to_a_device_that_hoist_lacks_is_torchs(self):
+        for device in ("xpu:0", "hpu"):
+            for wanted, array in self.copies_elsewhere(device):
+                self.assertEqual(bits(array.inner), bits(wanted))
 
     def test_a_copy_that_changes_type_or_shape_is_torchs(self):
         array = torch.zeros(300, 7)

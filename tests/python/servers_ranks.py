@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Saves and loads by 1, 2 and 4 ranks, for servers_dcp.py: each of four processes runs this program.
 
-    servers_ranks.py FOLDER RANK
+    servers_ranks.py FOLDER RANK [DEAD WHERE]
 
 Rank 0 prints a line of JSON for each load: who saved, who loaded, whether all was equal, the bytes that
-each rank has read.
+each rank has read.  With DEAD, four ranks save twice to FOLDER/by4, and rank DEAD is killed in the second save,
+"within the data", "after the data" or "at the end", which is rank 0's.
 """
 
 import json
 import os
+import signal
 import sys
+import types
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -49,9 +53,39 @@ def full(tensor):
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
+def die_at(where):
+    """Kills this process at a place in its next save."""
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+    writer = hoist.dcp.HoistStorageWriter
+    begin, write = hoist.dcp.save, writer.write_data
+    if where == "within the data":
+        hoist.dcp.save = lambda *given, **named: types.SimpleNamespace(running=begin(*given, **named), wait=die)
+    elif where == "after the data":
+        writer.write_data = lambda *given: (write(*given), die())
+    else:
+        writer.finish = die
+
+
+def save_and_die(path, rank, dead, where):
+    """A whole save of the seed 1, and one of the seed 2 that ends early, an error in the ranks that live."""
+    mesh = DeviceMesh("cpu", list(range(4)))
+    for seed in (1, 2):
+        if seed == 2 and rank == dead:
+            die_at(where)
+        try:
+            dcp.save(state(seed, mesh), storage_writer=hoist.dcp.HoistStorageWriter(path))
+        except (CheckpointException, RuntimeError) as error:
+            print(f"RANKS {seed} {type(error).__name__}: {error}", flush=True)
+            os._exit(3)  # gloo would wait for a rank that is gone
+
+
 def main():
     folder, rank = sys.argv[1], int(sys.argv[2])
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=4)
+    if len(sys.argv) > 3:
+        save_and_die(os.path.join(folder, "by4"), rank, int(sys.argv[3]), sys.argv[4])
+        return
     groups = {n: dist.new_group(list(range(n)), backend="gloo") for n in COUNTS}
     meshes = {n: DeviceMesh("cpu", list(range(n))) for n in COUNTS}
     for n_saved in COUNTS:

@@ -260,10 +260,11 @@ class Loader(Base):
         self.assertEqual([call.args[2].load for call in read.call_args_list],
                          [{"drop_cache": True}, {"drop_cache": False}, {}])
         self.assertRegex(log.output[0], "weight-loader-prefetch-checkpoints is without effect")
-        self.assertRegex(log.output[1], r"hoist has read 0\.\d+ of 0\.\d+ GB, 11 tensors, by stream")
+        self.assertRegex(log.output[1], r"hoist takes 0\.005 GB of 3 files by stream: ")
+        self.assertRegex(log.output[2], r"hoist has read 0\.\d+ of 0\.\d+ GB, 11 tensors, by stream")
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
-        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, budget, io"),
+        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, device_direct, budget, io"),
                                 ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": 0}, "window"), ({"io": "map"}, "io is auto"),
                                 ({"way": "slices", "verify": True}, "verify needs whole"),

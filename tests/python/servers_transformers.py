@@ -17,7 +17,7 @@ import transformers.modeling_utils
 import hoist
 import hoist.safetensors.torch
 import hoist.transformers
-from servers_models import Folder, make_llama
+from servers_models import Folder, make_llama, replace_files
 
 TOKENS = torch.tensor([[1, 2, 3, 4, 5]])
 
@@ -25,6 +25,18 @@ TOKENS = torch.tensor([[1, 2, 3, 4, 5]])
 def logits(model):
     with torch.no_grad():
         return model(TOKENS).logits
+
+
+def quantise(folder):
+    """The linear layers of make_llama()'s model as fp8 with a scale for each block."""
+    tensors = hoist.torch.load_file(folder, io="auto")
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        rows, columns = tensors[name].shape
+        blocks = tensors[name].float().view(rows // 128, 128, columns // 128, 128)
+        scales = blocks.abs().amax((1, 3)) / 448
+        tensors[name] = (blocks / scales[:, None, :, None]).view(rows, columns).to(torch.float8_e4m3fn)
+        tensors[name + "_scale_inv"] = scales
+    replace_files(folder, tensors, {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"})
 
 
 class Models(Folder):
@@ -66,7 +78,9 @@ class FromPretrained(Models):
         return model, loaded[0]
 
     def test_the_model_is_transformers_own(self):
-        self.check(self.load()[0])
+        with self.assertLogs("hoist.transformers", "INFO") as log:
+            self.check(self.load()[0])
+        self.assertRegex(log.output[0], r"hoist has loaded or mapped 0\.003 GB, \d+ tensors, of /\S+ in \d+\.\d\d s$")
         self.check(hoist.transformers.from_pretrained(transformers.LlamaForCausalLM, self.folder))
 
     def test_parameters_share_the_memory_of_what_was_loaded(self):
@@ -121,6 +135,28 @@ class FromPretrained(Models):
                              env={**os.environ, "HF_HUB_CACHE": hub, "HF_HUB_OFFLINE": "1"})
         self.assertEqual(run.stdout.split(), ["True", "org/tiny"], run.stderr[-2000:])
 
+    def test_a_map_of_devices(self):
+        for where in ("cpu", "auto", {"": "cpu"}):
+            with self.subTest(where=where):
+                self.check(self.load(device_map=where)[0])
+
+    def test_a_quantised_checkpoint(self):
+        """Of fp8, which transformers makes bf16 without a GPU; it refuses to quantise there."""
+        quantise(self.folder)
+        own = self.kind.from_pretrained(self.folder)
+        self.assertFalse(torch.equal(logits(own), logits(self.own)))
+        self.check(self.load()[0], own)
+        with hoist.safetensors.replacing():
+            self.check(self.kind.from_pretrained(self.folder), own)
+        make_llama(self.folder)
+        said = []
+        for call in (self.kind.from_pretrained, lambda *given, **named: self.load(**named)):
+            with self.assertRaises(RuntimeError) as caught:
+                call(self.folder, quantization_config=transformers.FineGrainedFP8Config())
+            said.append(str(caught.exception))
+        self.assertRegex(said[0], "GPU")
+        self.assertEqual(said[0], said[1])
+
     def test_options_that_it_lacks_are_refused(self):
         for options in ({"variant": "fp16"}, {"subfolder": "x"}, {"output_loading_info": True},
                         {"cache_dir": "x"}):
@@ -171,20 +207,40 @@ class Replacing(Models):
         for name, tensor in self.own.state_dict().items():
             self.assertTrue(torch.equal(model.state_dict()[name], tensor), name)
 
+    def test_accelerate_dispatches(self):
+        """A part is moved to the disk, and read there when it is used."""
+        import accelerate
+        with accelerate.init_empty_weights():
+            model = self.kind.from_config(transformers.AutoConfig.from_pretrained(self.folder))
+        places = {name: "cpu" for name in ("model.embed_tokens", "model.layers.0", "model.norm", "model.rotary_emb")}
+        places.update({"model.layers.1": "disk", "lm_head": "disk"})
+        with self.counted() as opened:
+            model = accelerate.load_checkpoint_and_dispatch(model, self.folder, device_map=places, dtype=torch.bfloat16,
+                                                            offload_folder=os.path.join(self.folder, "moved"))
+        self.assertEqual(len(set(map(str, opened))), 4)
+        self.assertTrue(model.lm_head.weight.is_meta)
+        self.assertTrue(torch.equal(logits(model), logits(self.own)))
+
     def test_diffusers(self):
+        """In one file and in several, also by several threads."""
         import diffusers
         torch.manual_seed(3)
         kind = diffusers.UNet2DModel
         made = kind(sample_size=16, block_out_channels=(32, 32), layers_per_block=1, norm_num_groups=8,
                     down_block_types=("DownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "UpBlock2D"))
-        folder = os.path.join(self.folder, "unet")
-        made.save_pretrained(folder)
-        with self.counted() as opened:
-            model = kind.from_pretrained(folder)
-        self.assertGreaterEqual(len(opened), 1)
         picture = torch.randn(1, 3, 16, 16)
-        with torch.no_grad():
-            self.assertTrue(torch.equal(model(picture, 3).sample, kind.from_pretrained(folder)(picture, 3).sample))
+        for n_files, size in ((1, "1GB"), (4, "200KB")):
+            folder = os.path.join(self.folder, f"unet{n_files}")
+            made.save_pretrained(folder, max_shard_size=size)
+            own = kind.from_pretrained(folder)
+            for parallel in (False, True):
+                with self.subTest(n_files=n_files, parallel=parallel), self.counted() as opened, \
+                        mock.patch("diffusers.models.modeling_utils.HF_ENABLE_PARALLEL_LOADING", parallel):
+                    model = kind.from_pretrained(folder)
+                    self.assertGreaterEqual(len(set(map(str, opened))), n_files)
+                    self.check_tensors(model.state_dict(), own.state_dict())
+                    with torch.no_grad():
+                        self.assertTrue(torch.equal(model(picture, 3).sample, own(picture, 3).sample))
 
     @staticmethod
     def holders():

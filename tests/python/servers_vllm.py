@@ -12,75 +12,111 @@ from importlib import metadata
 from unittest import mock
 
 import torch
+from vllm.config import LoadConfig, VllmConfig, set_current_vllm_config
+from vllm.model_executor.model_loader import default_loader, ep_weight_filter, get_model_loader, weight_utils
 
 import hoist
 import hoist.vllm
-from servers_models import Folder, make_llama
+import hoist.vllm.loader
+from servers_models import Folder, make_gptq, make_llama, make_moe
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Engine(Folder):
-    def generate(self, n_ranks, *formats):
-        """What servers_engine.py says of each load format."""
+    def loads(self, n_ranks, *settings, **options):
+        """What servers_engine.py says of vLLM's own load, and of each of hoist's: the first settings' load, the reloads
+        by the others, the reload by the first again.  Each gives the same parameters and tokens as vLLM's own load or
+        reload, the reloads in the place of other weights."""
+        formats = [("auto", {}), ("hoist", *settings)]
         with tempfile.TemporaryDirectory(dir="/tmp") as runtime:  # of the cache's holder: a short path
             environment = {**os.environ, "XDG_RUNTIME_DIR": runtime}
-            run = subprocess.run([sys.executable, os.path.join(HERE, "servers_engine.py"), self.folder,
-                                  str(n_ranks), json.dumps(formats)], capture_output=True, text=True,
+            run = subprocess.run([sys.executable, os.path.join(HERE, "servers_engine.py"), self.folder, str(n_ranks),
+                                  json.dumps(options), json.dumps(formats)], capture_output=True, text=True,
                                  timeout=900, check=False, env=environment)
             subprocess.run([sys.executable, "-c", "import hoist; hoist.cache.drop()"], env=environment, check=False)
         said = [json.loads(line[7:]) for line in run.stdout.split("\n") if line.startswith("ENGINE ")]
-        self.assertEqual(len(said), len(formats), (run.stdout + run.stderr)[-4000:])
-        return said
+        self.assertEqual(len(said), 2, (run.stdout + run.stderr)[-4000:])
+        own, ret = said
+        self.assertEqual(len(ret), len(settings) + 1)
+        for number, one in enumerate(ret):
+            with self.subTest(settings=one["settings"], number=number):
+                wanted = own[min(number, 1)]
+                self.assertEqual((one["tokens"], one["digests"]), (wanted["tokens"], wanted["digests"]))
+                if number > 0:
+                    self.assertNotEqual(one["spoilt"]["digests"], wanted["digests"])
+                    self.assertTrue(one["spoilt"]["tokens"] != wanted["tokens"] or not wanted["tokens"])
+                self.assertEqual(len(one["facts"]), n_ranks)
+        self.assertEqual(own[0]["tokens"], own[1]["tokens"])
+        self.assertEqual(len(own[0]["tokens"]), options.get("generate", True))
+        return ret
 
-    def check(self, own, *others):
-        """hoist's loads give the tokens of vLLM's own, also after a reload of other weights."""
-        for said in others:
-            with self.subTest(settings=said["settings"]):
-                self.assertEqual(said["tokens"], own["tokens"])
-                self.assertNotEqual(said["spoilt"], own["tokens"])
-                self.assertEqual(said["reloaded"], own["tokens"])
+    def check_read(self, said, way, least, most, rank=None):
+        """The ranks together have read that part of the files, and each rank its one."""
+        with self.subTest(way=way, settings=said["settings"]):
+            self.assertEqual({facts["way"] for facts in said["facts"]}, {way})
+            n_bytes = said["facts"][0]["file_bytes"]
+            parts = [facts["read_bytes"] / n_bytes for facts in said["facts"]]
+            self.assertGreaterEqual(sum(parts), least)
+            self.assertLess(sum(parts), most)
+            self.assertLess(max(parts), rank or most)
 
     def test_it_generates_the_same_tokens(self):
+        """By each way, from files of both kinds."""
         make_llama(self.folder)
-        own, stream, slices, cached = self.generate(
-            1, ("auto", {}), ("hoist", {}), ("hoist", {"way": "slices", "io": "cached"}), ("hoist", {"way": "cache"}))
-        self.check(own, stream, slices, cached)
-        self.assertEqual([one["facts"][0]["way"] for one in (stream, slices, cached)], ["stream", "slices", "cache"])
-        for one in (stream, slices):
-            for facts in (one["facts"][0], one["facts_reloaded"][0]):
-                self.assertGreaterEqual(facts["read_bytes"], facts["file_bytes"])
-                self.assertLess(facts["read_bytes"], 1.05 * facts["file_bytes"])
-        # The reload takes the image that the load has made.
-        self.assertEqual(cached["facts"][0]["read_bytes"], cached["facts"][0]["file_bytes"])
-        self.assertEqual(cached["facts_reloaded"][0]["read_bytes"], 0)
+        others = os.path.join(self.folder, "others")
+        os.mkdir(others)
+        tensors = hoist.torch.load_file(self.folder, io="auto")
+        torch.save(dict(list(tensors.items())[::2]), os.path.join(others, "pytorch_model-00001-of-00002.bin"))
+        torch.save(dict(list(tensors.items())[1::2]), os.path.join(others, "pytorch_model-00002-of-00002.bin"))
+        stream, slices, cached, again, mapped, bins, sliced_bins, last = self.loads(
+            1, {}, {"way": "slices", "io": "cached"}, {"way": "cache"}, {"way": "cache"}, {"way": "map"},
+            {"path": others, "io": "cached"}, {"path": others, "way": "slices"})
+        for said, way in ((stream, "stream"), (slices, "slices"), (cached, "cache"), (bins, "stream"), (sliced_bins, "slices")):
+            self.check_read(said, way, 1, 1.05)
+        self.check_read(again, "cache", 0, 0.001)  # the image is there
+        self.assertEqual((mapped["facts"][0]["way"], last["facts"][0]["way"]), ("map", "stream"))
+        for said in (mapped, last):
+            self.assertGreaterEqual(said["facts"][0]["read_bytes"] + said["facts"][0]["mapped_bytes"], said["facts"][0]["file_bytes"])
+
+    def test_two_ranks(self):
+        """A rank reads its part of Column-, Row-, QKV- and MergedColumnParallelLinear and VocabParallelEmbedding, or
+        both share one read."""
+        make_llama(self.folder)
+        slices, shared, again = self.loads(2, {}, {"way": "group"})
+        for said in (slices, again):
+            self.check_read(said, "slices", 1, 1.2, 0.6)
+        self.check_read(shared, "group", 1, 1.05)  # the files are of 1 MB, and read in blocks of 4 KiB
 
     def test_tied_weights(self):
         make_llama(self.folder, tie_word_embeddings=True)
-        self.check(*self.generate(1, ("auto", {}), ("hoist", {})))
+        slices, streamed, shared, again = self.loads(2, {}, {"way": "stream"}, {"way": "group"})
+        for said in (slices, again):
+            self.check_read(said, "slices", 1, 1.2, 0.6)
+        self.check_read(streamed, "stream", 2, 2.1, 1.05)
+        self.check_read(shared, "group", 1, 1.05)
 
-    def test_a_rank_of_two_reads_its_part(self):
-        """Of Column-, Row-, QKV- and MergedColumnParallelLinear and VocabParallelEmbedding."""
-        make_llama(self.folder)
-        own, sliced = self.generate(2, ("auto", {}), ("hoist", {}))
-        self.check(own, sliced)
-        for key in ("facts", "facts_reloaded"):
-            self.assertEqual(len(sliced[key]), 2)
-            for facts in sliced[key]:
-                self.assertEqual(facts["way"], "slices")
-                self.assertLess(facts["read_bytes"], 0.6 * facts["file_bytes"])
-            self.assertGreaterEqual(sum(facts["read_bytes"] for facts in sliced[key]), sliced[key][0]["file_bytes"])
+    def test_experts(self):
+        """Each of two ranks has half of the experts, and reads no other, in a reload neither.  vLLM's CPU build dies where
+        it shall generate with these, and a reload of its own leaves experts of another layout than its load."""
+        make_moe(self.folder)
+        slices, streamed, shared, again = self.loads(2, {}, {"way": "stream"}, {"way": "group"}, generate=False,
+                                                     enable_expert_parallel=True, enable_ep_weight_filter=True)
+        for said in (slices, again):
+            self.check_read(said, "slices", 1, 1.15, 0.6)
+        self.check_read(streamed, "stream", 1, 1.3, 0.65)
+        self.check_read(shared, "group", 1, 1.05)
+        for said in (slices, streamed, shared, again):
+            self.assertEqual([facts["n_tensors"] for facts in said["facts"]], [21 + 24, 21 + 24])
 
-    def test_two_ranks_share_one_read(self):
-        make_llama(self.folder)
-        own, shared = self.generate(2, ("auto", {}), ("hoist", {"way": "group"}))
-        self.check(own, shared)
-        for key in ("facts", "facts_reloaded"):
-            self.assertEqual([facts["way"] for facts in shared[key]], ["group", "group"])
-            n_bytes = shared[key][0]["file_bytes"]
-            n_read = sum(facts["read_bytes"] for facts in shared[key])
-            self.assertGreaterEqual(n_read, n_bytes)
-            self.assertLess(n_read, 1.05 * n_bytes)  # the files are of 1 MB, and read in blocks of 4 KiB
+    def test_a_quantised_model(self):
+        """GPTQ's 4 bits, of which a rank takes parts of packed integers, their zeros and scales."""
+        make_gptq(self.folder)
+        slices, streamed, shared, again = self.loads(2, {}, {"way": "stream"}, {"way": "group"})
+        for said in (slices, again):
+            self.check_read(said, "slices", 1, 1.3, 0.65)
+        self.check_read(streamed, "stream", 2, 2.1, 1.05)
+        self.check_read(shared, "group", 1, 1.05)
 
 
 class Loader(Folder):
@@ -102,11 +138,12 @@ class Loader(Folder):
             hoist.torch.save_file({name: self.tensors[name] for name in names[number::3]},
                                   os.path.join(self.folder, f"model-0000{number}-of-3.safetensors"))
 
-    def loader(self, settings=None, load_format="hoist"):
-        from vllm.config import LoadConfig
-        from vllm.model_executor.model_loader import get_model_loader
-        return get_model_loader(LoadConfig(load_format=load_format, use_tqdm_on_load=False,
-                                           model_loader_extra_config=settings or {}))
+    @staticmethod
+    def config(load_format, settings=None, **more):
+        return LoadConfig(load_format=load_format, use_tqdm_on_load=False, model_loader_extra_config=settings or {}, **more)
+
+    def loader(self, settings=None, load_format="hoist", **more):
+        return get_model_loader(self.config(load_format, settings, **more))
 
     def given(self, loader):
         source = loader.Source(self.folder, None)
@@ -134,6 +171,38 @@ class Loader(Folder):
                     found, facts = self.all_of(self.loader(settings))
                     self.check_tensors(found, self.tensors)
                     self.assertEqual(facts["n_tensors"], len(self.tensors))
+                    self.assertAlmostEqual(sum(facts["stages"].values()) / 1e9, facts["seconds"], places=6)
+                    self.assertIn("read_ns", facts["stages"])
+
+    def test_what_will_be_read_is_said_first(self):
+        with self.runtime(), self.assertLogs("vllm.hoist", "INFO") as log:
+            for settings in ({"io": "direct"}, {"way": "cache"}):
+                self.all_of(self.loader(settings))
+        self.assertEqual(len(log.output), 4)
+        self.assertRegex(log.output[0], r"hoist takes 0\.001 GB of 3 files by stream: 0\.001 direct, 0\.000 cached, 0\.000 ma")
+        self.assertRegex(log.output[2], "hoist takes 3 files by cache: ")
+        for number in (1, 3):
+            self.assertRegex(log.output[number], r"hoist has read 0\.\d+ of 0\.\d+ GB, 20 tensors, by (stream|cache): ")
+
+    def test_vllms_own_strategies(self):
+        """hoist has ways of its own; torchao's is vLLM's, also in a reload, by another loader."""
+        with self.assertLogs("vllm.hoist", "WARNING") as log:
+            loader = self.loader(safetensors_load_strategy="eager")
+            self.check_tensors(self.given(loader), self.tensors)
+        self.assertEqual(len(log.output), 1)
+        self.assertRegex(log.output[0], "--safetensors-load-strategy eager is without effect")
+        config = self.config("hoist")
+        serialized = mock.Mock(is_checkpoint_torchao_serialized=True)
+        with mock.patch.multiple("vllm.model_executor.model_loader.default_loader", get_quant_config=lambda *_: serialized,
+                                 torchao_version_at_least=lambda _: True), \
+                mock.patch.object(hoist.vllm.loader.default_loader.DefaultModelLoader, "_get_weights_iterator",
+                                  return_value=iter([("theirs", None)])), \
+                mock.patch("hoist.vllm.loader.read", side_effect=AssertionError):
+            model, model_config = mock.Mock(spec=["load_weights"]), mock.Mock(quantization="torchao", is_moe=False)
+            model.load_weights.side_effect = list
+            with set_current_vllm_config(VllmConfig()):
+                get_model_loader(config).load_weights(model, model_config)
+            self.assertEqual(config.safetensors_load_strategy, "torchao")
 
     def test_experts_of_other_ranks_are_not_read(self):
         own = self.loader(load_format="auto")
@@ -166,7 +235,7 @@ class Loader(Folder):
         self.assertGreaterEqual(facts["read_bytes"], sum(tensor.nbytes for tensor in self.tensors.values()))
 
     def test_wrong_settings_are_refused_with_the_right_ones(self):
-        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, budget, io"),
+        for settings, words in (({"windw": "1G"}, "no setting windw; it has way, window, group, device_direct, budget, io"),
                                 ({"way": "fast"}, "way is one of stream, slices, map, cache"),
                                 ({"window": "much"}, "much"), ({"window": 0}, "window"),
                                 ({"io": "quick"}, "io is one of"), ({"io": "map"}, "io is auto"),
@@ -196,6 +265,48 @@ class Loader(Folder):
                    "print(type(get_model_loader(LoadConfig(load_format='hoist'))).__module__)")
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual(run.stdout.split()[-1:], ["hoist.vllm.loader"], run.stderr)
+
+
+class Another(unittest.TestCase):
+    """A vLLM that hoist does not know goes on without it, as an entry point that raises would end vLLM."""
+
+    def check_refused(self, words):
+        with mock.patch("vllm.model_executor.model_loader.register_model_loader", create=True) as registered, \
+                self.assertLogs("vllm.hoist", "WARNING") as log:
+            hoist.vllm.register()
+        self.assertEqual(registered.mock_calls, [])
+        line, = log.output
+        self.assertRegex(line, f"there is no load format hoist: {words}: hoist needs the vLLM .* written for, 0.32, ")
+
+    def test_a_vllm_without_what_hoist_calls(self):
+        for owner, name in ((default_loader.DefaultModelLoader, "_get_weights_iterator"),
+                            (default_loader.DefaultModelLoader, "_init_ep_weight_filter"),
+                            (default_loader, "DefaultModelLoader"), (weight_utils, "_natural_sort_key"),
+                            (ep_weight_filter, "should_skip_weight")):
+            known = vars(owner)[name]
+            delattr(owner, name)
+            try:
+                with self.subTest(name=name):
+                    self.check_refused(rf"vLLM 0\.\S+ has no vllm\.model_executor\.model_loader\.\S*{name}\S*")
+            finally:
+                setattr(owner, name, known)
+
+    def test_no_vllm(self):
+        with mock.patch.dict(sys.modules, {"vllm.model_executor.model_loader.ep_weight_filter": None}), \
+                mock.patch.object(metadata, "version", side_effect=metadata.PackageNotFoundError):
+            self.check_refused(r"vLLM, which is not installed, has no vllm\S+ep_weight_filter")
+
+    def test_vllm_goes_on(self):
+        program = ("from vllm.model_executor.model_loader import weight_utils; del weight_utils._natural_sort_key\n"
+                   "from vllm.plugins import load_general_plugins as load; load()\n"
+                   "from vllm.config import LoadConfig\n"
+                   "from vllm.model_executor.model_loader import get_model_loader\n"
+                   "print(type(get_model_loader(LoadConfig(load_format='auto'))).__name__)\n"
+                   "get_model_loader(LoadConfig(load_format='hoist'))")
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        self.assertIn("DefaultModelLoader", run.stdout)
+        self.assertRegex(run.stdout + run.stderr, "there is no load format hoist: vLLM 0.*_natural_sort_key: hoist needs")
+        self.assertIn("Load format `hoist` is not supported", run.stderr)
 
 
 class Imports(unittest.TestCase):

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ try:
     import torch
     from hoist.servers.ranks import Ranks
     from hoist.servers.reading import Facts, read
-    from hoist.servers.settings import Settings
+    from hoist.servers.settings import NAMES, Settings
 except ImportError:
     torch = None
 
@@ -27,6 +28,7 @@ except ImportError:
 MODEL = {"a": ("F32", (1024, 1024)), "b": ("BF16", (2048, 1024)), "small": ("F32", (3,)), "empty": ("F32", (0, 3))}
 MANY = {**{f"t{number}": ("U8", (1 << 20,)) for number in range(96)}, "odd": ("F32", (7, 1001)), **MODEL}
 HERE = os.path.dirname(os.path.abspath(__file__))
+PAGES = os.path.join(HERE, "..", "..", "doc", "python", "servers")
 N_TRIES = 50  # the kernel may take pages back at any time
 
 
@@ -41,7 +43,8 @@ class Ways(files.WithModel):
 
     def given(self, settings, wanted=every):
         """({name: tensor}, facts)"""
-        facts = Facts(Settings(settings).way_of(1))
+        self.lines = []
+        facts = Facts(Settings(settings).way_of(1), self.lines.append)
         return dict(read([self.path], wanted, Settings(settings), facts)), facts
 
     def check(self, found, names=tuple(MODEL)):
@@ -76,6 +79,12 @@ class Ways(files.WithModel):
                 self.assertEqual(facts["mapped_bytes"] > 0, maps)
                 self.assertGreaterEqual(facts["mapped_bytes"] + facts["read_bytes"], n_bytes)
                 self.assertAlmostEqual(sum(facts["stages"].values()) / 1e9, facts["seconds"], places=6)
+                self.assertGreater(min(facts["stages"]["open_ns"], facts["stages"]["plan_ns"]), 0)
+                self.assertEqual((facts["plan"]["n_files"], facts["plan"]["bytes"]), (1, n_bytes))
+                self.assertEqual(facts["plan"]["mapped_bytes"], facts["mapped_bytes"])
+                line, = self.lines
+                self.assertRegex(line, r"^hoist takes 0\.008 GB of 1 files by \w+: 0\.\d+ direct, 0\.\d+ cached, "
+                                       f"0.00{8 if maps else 0} mapped; 0.008 in the page cache now$")
                 if maps:
                     self.assertLess(facts["read_bytes"], n_bytes // 2)
                     self.assertIn("and mapped 0.008 of 0.008 GB", facts.line())
@@ -107,8 +116,9 @@ class Ways(files.WithModel):
             with self.subTest(settings=settings):
                 found, facts = self.given(settings)
                 self.check(found)
-                self.assertEqual(facts["mapped_bytes"], 0)
+                self.assertEqual((facts["mapped_bytes"], facts["plan"]["mapped_bytes"]), (0, 0))
                 self.assertGreaterEqual(facts["read_bytes"], sum(map(len, self.bytes.values())))
+                self.assertLess(facts["plan"]["resident_bytes"], 1 << 20)
 
     def test_settings_that_do_not_go_with_maps_are_refused(self):
         for settings, words in (({"way": "map", "io": "direct"}, "io does not go with the way map"),
@@ -119,9 +129,26 @@ class Ways(files.WithModel):
                                 ({"group": "dir:/a"}, '"way": "group"'),
                                 ({"way": "group", "group": "shm:a"}, "tcp://HOST:PORT or dir:FOLDER"),
                                 ({"way": "group", "group": 7}, "tcp://HOST:PORT or dir:FOLDER"),
+                                ({"way": "cache", "depth": 2}, "depth does not go with the way cache"),
+                                ({"way": "cache", "chunk_bytes": "1M"}, "chunk_bytes does not go with the way cache"),
+                                ({"device_direct": "yes"}, "device_direct is true or false, not 'yes'"),
+                                ({"device_direct": True, "way": "stream"}, "device_direct belongs to the way slices"),
+                                ({"device_direct": False, "window": "1G"}, "device_direct belongs to the way slices"),
                                 ({"io": "map"}, "the way map maps")):
             with self.subTest(settings=settings), self.assertRaisesRegex(ValueError, words):
                 Settings(settings)
+
+    def test_straight_to_a_device_is_by_slices(self):
+        for given, way, may_map in (({}, "stream", True), ({"device_direct": False}, "stream", True),
+                                    ({"device_direct": True}, "slices", False)):
+            settings = Settings(given)
+            self.assertEqual((settings.way_of(1), settings.way_of(2), settings.may_map), (way, "slices", may_map))
+
+    @unittest.skipUnless(os.path.isdir(PAGES), "the documentation is not beside these tests")
+    def test_the_pages_have_each_setting(self):
+        with open(os.path.join(PAGES, "settings.inc"), encoding="utf-8") as file:
+            terms = re.findall(r"^``.*$", file.read(), re.MULTILINE)
+        self.assertEqual(sorted(re.findall("``(.*?)``", " ".join(terms))), sorted(NAMES))
 
 
 @unittest.skipIf(torch is None or not torch.distributed.is_gloo_available(), "no torch with gloo")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Names and tensors of a checkpoint's files in the five ways that servers take them."""
 
+import contextlib
 import threading
 import time
 
 from .. import cache
+from .._hoist import Memory
 from ..checkpoint import Checkpoint
 from ..errors import PeerError, WindowError
 from ..lazy import Source
@@ -21,6 +23,8 @@ _COLD_PART = 16
 # Seconds between two looks whether all ranks live, and in which a group's load ends in a rank after it has
 # ended in another.
 _LOOK, _GRACE = 0.5, 5
+# Of a plan (hoist.plan()): what a load would read from where.
+_PLANNED = ("bytes", "direct_bytes", "cached_bytes", "mapped_bytes", "resident_bytes", "n_reads")
 # Of a load's report: where its time went (hoist.Load.report()).
 _STAGES = frozenset(f"{name}_ns" for name in (
     "read", "copy", "convert", "pages", "caller", "group", "budget", "plan", "allocate", "work"))
@@ -28,11 +32,49 @@ _counting = threading.Lock()  # any thread may use a Lazy
 
 
 class Facts(dict):
-    """What a load has read so far."""
+    """What a load has read so far.
 
-    def __init__(self, way):
+    Parameters
+    ----------
+    way : str
+    say : callable, optional
+        Takes a line for a log: what is about to be read.
+    """
+
+    def __init__(self, way, say=None):
         super().__init__(way=way, file_bytes=0, read_bytes=0, mapped_bytes=0, n_tensors=0, n_loads=0,
-                         seconds=0.0, stages={})
+                         seconds=0.0, stages={}, plan={})
+        self._say = say
+
+    def planned(self, plans):
+        """Takes what is planned of each file, and says so."""
+        sums = {name: sum(getattr(one, name) or 0 for one in plans) for name in _PLANNED}
+        with _counting:
+            self["plan"] = {"n_files": len(plans), **sums}
+        most = {"slices": " at most", "group": " with the other ranks"}.get(self["way"], "")
+        ways = ", ".join(f"{sums[name + '_bytes'] / 1e9:.3f} {name}" for name in ("direct", "cached", "mapped"))
+        self.say(f"hoist takes {sums['bytes'] / 1e9:.3f} GB of {len(plans)} files by {self['way']}{most}: {ways}; "
+                 f"{sums['resident_bytes'] / 1e9:.3f} in the page cache now")
+
+    def say(self, line):
+        """A line for the log."""
+        if self._say is not None:
+            self._say(line)
+
+    @contextlib.contextmanager
+    def stage(self, name):
+        """Counts the time of a block as that of a stage."""
+        began = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            self.add_stage(name, time.monotonic_ns() - began)
+
+    def add_stage(self, name, n_ns):
+        """Counts time as that of a stage."""
+        with _counting:
+            self["seconds"] += n_ns / 1e9
+            self["stages"][f"{name}_ns"] = self["stages"].get(f"{name}_ns", 0) + n_ns
 
     def add(self, report):
         """Counts a load by its report."""
@@ -143,7 +185,7 @@ def _grouped(checkpoint, number, wanted, settings, facts, ranks):
 
 def _sliced(checkpoint, names, settings, facts):
     """Tensors that are read when the server uses them, and of which only that part is read."""
-    source = Source(checkpoint, facts.add, **settings.load)
+    source = Source(checkpoint, facts.add, device_direct=settings.device_direct is not False, **settings.load)
     lazies = {name: source.lazy(name) for name in names if checkpoint[name].nbytes >= _LAZY_FROM}
     small = source.tensors([name for name in names if lazies.get(name) is None])
     for name in names:
@@ -159,20 +201,35 @@ def _mapped(checkpoint, names, settings, facts):
         yield name, found.pop(name)
 
 
-def _is_hot(checkpoint, names):
-    """Whether the page cache has nearly all of the tensors."""
-    forecast = plan(checkpoint, tensors=names, io="adaptive")
-    return (forecast.bytes - forecast.mapped_bytes) * _COLD_PART <= forecast.bytes
+def _plan(checkpoint, names, settings, facts):
+    """What a load of the tensors would read from where, if it began now."""
+    if facts["way"] == "map" or settings.may_map:
+        ret = plan(checkpoint, tensors=names, io="adaptive", **settings.load)
+        # Mapped where the page cache has nearly all of the tensors.
+        if facts["way"] == "map" or (ret.bytes - ret.mapped_bytes) * _COLD_PART <= ret.bytes:
+            return ret
+    return plan(checkpoint, tensors=names, **settings.load)
+
+
+def _way(checkpoint, names, settings, facts):
+    """How to read a file whose turn has come."""
+    if facts["way"] == "map":
+        return _mapped
+    if settings.may_map:
+        with facts.stage("plan"):
+            if _plan(checkpoint, names, settings, facts).mapped_bytes > 0:
+                return _mapped
+    return _sliced if facts["way"] == "slices" else _streamed
 
 
 def _cached(path, is_wanted, settings, facts):
     """Tensors of a file's image in memory, which the first process makes and all share."""
-    began = time.monotonic()
+    began = time.monotonic_ns()
     options = {name: settings.load[name] for name in ("budget", "engine", "io") if name in settings.load}
     with cache.add(path, **options) as image:
-        seconds = time.monotonic() - began
-        is_new = image.info.age <= seconds  # another process, or an earlier load, may have read it
-        facts["seconds"] += seconds
+        n_ns = time.monotonic_ns() - began
+        is_new = image.info.age <= n_ns / 1e9  # another process, or an earlier load, may have read it
+        facts.add_stage("read" if is_new else "open", n_ns)
         facts["n_loads"] += is_new
         facts["read_bytes"] += image.info.tensor_bytes if is_new else 0
         facts["file_bytes"] += image.info.tensor_bytes
@@ -182,8 +239,15 @@ def _cached(path, is_wanted, settings, facts):
                 yield name, tensor(image[name])
 
 
-def read(files, is_wanted, settings, facts, ranks=None):
+def give_back():
+    """Gives back the host's memory that hoist has kept from loads, and that no tensor uses."""
+    Memory.of_device("host", "cpu").trim()
+
+
+def read(files, is_wanted, settings, facts, ranks=None, *, prefix=""):
     """Names and tensors of files, in the order of the files and of their bytes.
+
+    The memory of tensors that the server keeps no longer is given back at the end.
 
     Parameters
     ----------
@@ -196,31 +260,43 @@ def read(files, is_wanted, settings, facts, ranks=None):
     ranks : Ranks, optional
         Those that share the reads, by the way "group".  Closed at the end.  Without them, or where this rank
         is the only one, the rank streams.
+    prefix : str
+        Of the names that the server gets.
     """
     try:
-        yield from _read(files, is_wanted, settings, facts, ranks)
+        for name, found in _read(files, is_wanted, settings, facts, ranks):
+            box = [found]
+            del found
+            yield prefix + name, box.pop()
     finally:
+        give_back()
         if ranks is not None:
             ranks.close()
 
 
-def _read(files, is_wanted, settings, facts, ranks):
-    for number, path in enumerate(files):
-        if facts["way"] == "cache":
-            yield from _cached(path, is_wanted, settings, facts)
-            continue
-        # Not closed here: a server may use lazy tensors later.
+def _opened(path, is_wanted, facts):
+    """A checkpoint, which is not closed here, as a server may use lazy tensors later; the names that are wanted."""
+    with facts.stage("open"):
         checkpoint = Checkpoint(path)
-        names = [name for name in checkpoint if is_wanted(name)]
-        facts["file_bytes"] += checkpoint.nbytes
-        facts["n_tensors"] += len(names)
+    names = [name for name in checkpoint if is_wanted(name)]
+    facts["file_bytes"] += checkpoint.nbytes
+    facts["n_tensors"] += len(names)
+    return checkpoint, names
+
+
+def _read(files, is_wanted, settings, facts, ranks):
+    if facts["way"] == "cache":
+        facts.say(f"hoist takes {len(files)} files by cache: those that have no image in memory are read into one")
+        for path in files:
+            yield from _cached(path, is_wanted, settings, facts)
+        return
+    opened = [_opened(path, is_wanted, facts) for path in files]
+    with facts.stage("plan"):
+        facts.planned([_plan(checkpoint, names, settings, facts) for checkpoint, names in opened if names])
+    opened.reverse()
+    for number in range(len(opened)):
+        checkpoint, names = opened.pop()
         if ranks is not None and ranks.n_ranks > 1 and len(checkpoint) > 0:
             yield from _grouped(checkpoint, number, frozenset(names), settings, facts, ranks)
-            continue
-        if not names:
-            continue
-        if facts["way"] == "map" or settings.may_map and _is_hot(checkpoint, names):
-            way = _mapped
-        else:
-            way = _sliced if facts["way"] == "slices" else _streamed
-        yield from way(checkpoint, names, settings, facts)
+        elif names:
+            yield from _way(checkpoint, names, settings, facts)(checkpoint, names, settings, facts)

@@ -7,6 +7,7 @@ from ..sizes import size
 
 _WAYS = ("stream", "slices", "map", "cache", "group")
 _LOADS = ("budget", "io", "engine", "drop_cache", "verify", "depth", "chunk_bytes")
+NAMES = ("way", "window", "group", "device_direct", *_LOADS)
 _GROUP_CHUNK = 2 << 20
 
 
@@ -24,7 +25,7 @@ class Settings:
     def __init__(self, given, others=()):
         if not isinstance(given, dict):
             raise ValueError(f"hoist's settings are a dict, not {given!r}")
-        known = ("way", "window", "group", *_LOADS, *others)
+        known = (*NAMES, *others)
         wrong = sorted(str(name) for name in given if name not in known)
         if wrong:
             raise ValueError(f"hoist has no setting {', '.join(wrong)}; it has "
@@ -34,6 +35,7 @@ class Settings:
             raise ValueError(f"way is one of {', '.join(_WAYS)}, not {self.way!r}")
         self.window = given.get("window")
         self.group = given.get("group")
+        self.device_direct = given.get("device_direct")
         self._check(given)
         try:
             if self.window is not None and size(self.window) == 0:
@@ -51,7 +53,7 @@ class Settings:
         self.others = {name: given[name] for name in others if name in given}
 
     def _check(self, given):
-        for name, kind in (("verify", bool), ("drop_cache", bool), ("depth", int)):
+        for name, kind in (("verify", bool), ("drop_cache", bool), ("device_direct", bool), ("depth", int)):
             if not isinstance(given.get(name), (kind, type(None))):
                 raise ValueError(f"{name} is {'true or false' if kind is bool else 'a number'}, not "
                                  f"{given[name]!r}")
@@ -64,15 +66,23 @@ class Settings:
             raise ValueError('group belongs to the way group: add "way": "group"')
         if given.get("drop_cache") and self.way in ("map", "cache"):
             raise ValueError(f"drop_cache does not go with the way {self.way}, which keeps what it reads")
+        for name in ("depth", "chunk_bytes"):
+            if given.get(name) is not None and self.way == "cache":
+                raise ValueError(f"{name} does not go with the way cache, whose image is read as a whole")
+        if self.device_direct is not None and (
+                self.way not in (None, "slices") or self.window is not None or given.get("verify")):
+            raise ValueError("device_direct belongs to the way slices, in which a copy to a device is a read; leave it "
+                             "out, or the way, window and verify")
         if given.get("io") is not None and self.way == "map":
             raise ValueError("io does not go with the way map, which maps what the page cache has")
 
     @property
     def may_map(self):
         """Whether files that the page cache has may be mapped, as no setting asks for another way."""
-        return self.way is None and self.window is None and not self.load.keys() - {"budget", "engine"}
+        return self.way is None and self.window is None and not self.device_direct and \
+            not self.load.keys() - {"budget", "engine"}
 
     def way_of(self, n_ranks):
         """The way for one of `n_ranks` processes that share a model."""
         streams = n_ranks == 1 or self.load.get("verify") or self.window is not None
-        return self.way or ("stream" if streams else "slices")
+        return self.way or ("stream" if streams and not self.device_direct else "slices")

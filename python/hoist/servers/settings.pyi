@@ -2,10 +2,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+NAMES: tuple[str, ...]
+
 class Settings:
     way: str | None
     window: int | str | None
     group: str | None
+    device_direct: bool | None
     load: dict[str, Any]
     others: dict[str, Any]
     def __init__(self, given: Any, others: Sequence[str] = ()) -> None: ...

@@ -42,7 +42,8 @@ def report():
         "file_bytes": bytes of the tensors in the files that SGLang named; "read_bytes": those of them
         that this process has read so far; "mapped_bytes": those that it has mapped, as the page cache
         had them; "n_tensors"; "n_loads": loads of hoist's; "seconds", the time in hoist; "stages", of
-        it, by the stages of `hoist.Load.report()`, nanoseconds; "way":
+        it, by the stages of `hoist.Load.report()`, nanoseconds, and "open_ns", of opening files; "plan":
+        "n_files", and of what would be read from where, by the names of `hoist.plan()`, the sums; "way":
         "stream", "slices", "map", "cache" or "group", by which files are loaded that are not mapped: by
         "group", each rank counts what it has read for all.  Empty: there was no load.
     """

@@ -4,14 +4,14 @@
 Importing this module imports torch; SGLang's modules are imported by the functions.
 """
 
+import functools
 import importlib
 import json
 import logging
-import operator
 import os
 import time
-from importlib import metadata
 
+from ..servers import needed
 from ..servers.ranks import Ranks, gatherer
 from ..servers.reading import Facts, read
 from ..servers.settings import Settings
@@ -19,6 +19,7 @@ from ..servers.settings import Settings
 _log = logging.getLogger(__name__)
 _newest = {}
 
+_REGISTRY = "sglang.srt.plugins.hook_registry"
 _LOADER = "sglang.srt.model_loader.loader"
 _READS = "DefaultModelLoader._get_weights_iterator"
 _CHECKS = "_validate_default_loader_extra_config"
@@ -114,7 +115,7 @@ def weights(original, loader, source, **named):
     settings, way = _settings(given, source)
     if _server().weight_loader_prefetch_checkpoints and not named.get("startup_prefetch_started"):
         _log.warning("hoist reads ahead by itself: --weight-loader-prefetch-checkpoints is without effect")
-    facts = _newest["facts"] = Facts(way)
+    facts = _newest["facts"] = Facts(way, functools.partial(_log.info, "%s"))
     draft = loader.load_config.draft_model_idx
 
     def is_wanted(name):
@@ -122,10 +123,9 @@ def weights(original, loader, source, **named):
         return match is None or int(match[1]) == draft
     if loader.counter_before_loading_weights == 0.0:
         loader.counter_before_loading_weights = time.perf_counter()
-    found = _told(read(files, is_wanted, settings, facts, _ranks(settings) if way == "group" else None), facts)
-    if draft is not None:
-        return loader._filter_mtp_weights(found, source.prefix, draft)
-    return ((source.prefix + name, tensor) for name, tensor in found)
+    found = _told(read(files, is_wanted, settings, facts, _ranks(settings) if way == "group" else None,
+                       prefix="" if draft is not None else source.prefix), facts)
+    return found if draft is None else loader._filter_mtp_weights(found, source.prefix, draft)
 
 
 def checked(original, *, extra_config, load_format, **named):
@@ -158,26 +158,11 @@ def checked(original, *, extra_config, load_format, **named):
     Settings(extra_config["hoist"])
 
 
-def _version():
-    try:
-        return "SGLang " + metadata.version("sglang")
-    except metadata.PackageNotFoundError:
-        return "SGLang, which is not installed,"
-
-
 def register():
     """Registers both hooks, or none."""
-    needed = f"hoist needs the SGLang that it was written for, {_KNOWN}, or one that is like it here"
-    try:
-        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-    except ImportError as error:
-        raise ImportError(f"{_version()} has no sglang.srt.plugins.hook_registry: {needed}") from error
-    module = importlib.import_module(_LOADER)
-    for name in (_READS, _CHECKS, *_CALLED):
-        try:
-            operator.attrgetter(name)(module)
-        except AttributeError as error:
-            raise ImportError(f"{_version()} has no {_LOADER}.{name}: {needed}") from error
+    needed.check("SGLang", ["sglang"], _KNOWN, {_REGISTRY: ("HookRegistry.register", "HookType.AROUND"),
+                                                _LOADER: (_READS, _CHECKS, *_CALLED)})
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
     for name, hook in ((_READS, weights), (_CHECKS, checked)):
         target = f"{_LOADER}.{name}"
         if all(known[1] is not hook for known in getattr(HookRegistry, "_hooks", {}).get(target, ())):

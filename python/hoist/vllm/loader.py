@@ -2,15 +2,17 @@
 """vLLM's model loader over hoist.  Importing this module imports vLLM."""
 
 import copy
+import functools
 import os
 import time
 
+from vllm.config import get_current_vllm_config_or_none
 from vllm.logger import init_logger
 from vllm.model_executor.model_loader import default_loader, weight_utils
 from vllm.model_executor.model_loader.ep_weight_filter import should_skip_weight
 
 from ..servers.ranks import Ranks, gatherer
-from ..servers.reading import Facts, read
+from ..servers.reading import Facts, give_back, read
 from ..servers.settings import Settings
 
 # vLLM shows the lines of its own loggers.
@@ -49,16 +51,36 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
 
     def __init__(self, load_config):
         self._settings = Settings(load_config.model_loader_extra_config, ("enable_weights_track",))
+        self._given_config, self._facts = load_config, None
         load_config = copy.copy(load_config)
         load_config.load_format = "auto"  # which files it looks for
         load_config.model_loader_extra_config = self._settings.others
         super().__init__(load_config)
 
+    def load_weights(self, model, model_config):
+        """Fills a model."""
+        super().load_weights(model, model_config)
+        give_back()  # also of the last tensor
+        # Of torchao's checkpoints.  A reload makes another loader of the configuration.
+        self._given_config.safetensors_load_strategy = self.load_config.safetensors_load_strategy
+
     def get_all_weights(self, model_config, model):
         """Names and tensors of all that the model asks for."""
-        facts = _newest["facts"] = Facts(self._settings.way_of(_n_ranks()))
-        yield from super().get_all_weights(model_config, model)
+        # A reload comes here without load_weights(), which sets the filters up.
+        if get_current_vllm_config_or_none() is not None:
+            self._init_ep_weight_filter(model_config)
+            self._init_mm_encoder_only_weight_filter(model, model_config)
+        facts = self._facts = self._begin()
+        try:
+            yield from super().get_all_weights(model_config, model)
+        finally:
+            self._facts = None
         _log.info("%s", facts.line())
+
+    def _begin(self):
+        """The facts of a load that begins."""
+        ret = _newest["facts"] = Facts(self._settings.way_of(_n_ranks()), functools.partial(_log.info, "%s"))
+        return ret
 
     def _files(self, source):
         folder, files, is_safe, index = self._prepare_weights(
@@ -76,14 +98,16 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
         return sorted(files, key=weight_utils._natural_sort_key)
 
     def _get_weights_iterator(self, source):
-        if self.load_config.safetensors_load_strategy == "torchao":
+        strategy = self.load_config.safetensors_load_strategy
+        if strategy == "torchao":
             _log.warning("torchao's checkpoints are put together by vLLM's own loader: hoist reads nothing")
             return super()._get_weights_iterator(source)
+        if strategy is not None:
+            _log.warning("hoist reads in its own ways: --safetensors-load-strategy %s is without effect", strategy)
         files = self._files(source)
         if self.counter_before_loading_weights == 0.0:
             self.counter_before_loading_weights = time.perf_counter()
-        facts = _newest.setdefault("facts", Facts(self._settings.way_of(_n_ranks())))
-        found = read([os.fspath(path) for path in files],
-                     lambda name: not should_skip_weight(name, self.local_expert_ids),
-                     self._settings, facts, _ranks(self._settings) if facts["way"] == "group" else None)
-        return ((source.prefix + name, tensor) for name, tensor in found)
+        facts = self._facts or self._begin()
+        return read([os.fspath(path) for path in files],
+                    lambda name: not should_skip_weight(name, self.local_expert_ids), self._settings, facts,
+                    _ranks(self._settings) if facts["way"] == "group" else None, prefix=source.prefix)
