@@ -91,7 +91,7 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 {
 	Py_ssize_t n = PyList_Size(dsts);
 	PyObject *ret = NULL;
-	int err;
+	int err = 0;
 	if (PyList_Size(srcs) != n) {
 		PyErr_Format(PyExc_ValueError, "%zd destinations and %zd sources", n,
 			     PyList_Size(srcs));
@@ -102,10 +102,17 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 	if (from != NULL) {
 		hoist_py_use_all(dsts, 1);
 		hoist_py_use_all(srcs, 1);
-		HOIST_PY_WAITING(err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
+		int signal = 0;
+		for (Py_ssize_t i = 0; i < n && signal == 0; i++)
+			signal = hoist_py_await_copy(PyList_GetItem(dsts, i),
+						     PyList_GetItem(srcs, i), stream);
+		if (signal == 0)
+			HOIST_PY_WAITING(
+				err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
 		hoist_py_use_all(dsts, -1);
 		hoist_py_use_all(srcs, -1);
-		ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+		if (signal == 0)
+			ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 	}
 	free(to);
 	free(from);

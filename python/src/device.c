@@ -244,6 +244,12 @@ static PyObject *device_synchronize(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
+static PyObject *device_synchronize_apart(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return hoist_py_apart(self, "_synchronize");
+}
+
 /* As cuda.core: hoist switches devices itself. */
 static PyObject *device_set_current(PyObject *self, PyObject *none)
 {
@@ -267,8 +273,10 @@ static PyObject *device_reduce(PyObject *self, PyObject *none)
 
 static PyMethodDef device_methods[] = {
 	{"info", device_info, METH_NOARGS, info_doc},
-	{"synchronize", device_synchronize, METH_NOARGS, synchronize_doc},
-	{"sync", device_synchronize, METH_NOARGS, "sync($self, /)\n--\n\nAs `synchronize()`."},
+	{"_synchronize", device_synchronize, METH_NOARGS, NULL},
+	{"synchronize", device_synchronize_apart, METH_NOARGS, synchronize_doc},
+	{"sync", device_synchronize_apart, METH_NOARGS,
+	 "sync($self, /)\n--\n\nAs `synchronize()`."},
 	{"set_current", device_set_current, METH_NOARGS,
 	 "set_current($self, /)\n--\n\nHas no effect: hoist needs no current device."},
 	{"create_stream", device_create_stream, METH_NOARGS,

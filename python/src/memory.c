@@ -250,6 +250,12 @@ static PyObject *memory_trim(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
+static PyObject *memory_trim_apart(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return hoist_py_apart(self, "_trim");
+}
+
 static PyObject *memory_native_pool(PyObject *self, PyObject *none)
 {
 	void *pool = NULL;
@@ -398,7 +404,8 @@ static PyMethodDef methods[] = {
 	 "get_peer_access($self, peer, /)\n--\n\nWhether a device may access a pool."},
 	{"granularity", memory_granularity, METH_NOARGS,
 	 "granularity($self, /)\n--\n\nBlocks of virtual memory are multiples of so many bytes."},
-	{"trim", memory_trim, METH_NOARGS,
+	{"_trim", memory_trim, METH_NOARGS, NULL},
+	{"trim", memory_trim_apart, METH_NOARGS,
 	 "trim($self, /)\n--\n\nGives back memory that no buffer uses."},
 	{"uuid", memory_uuid, METH_NOARGS, "uuid($self, /)\n--\n\nThe name of a shareable pool."},
 	{"export_memory", memory_export, METH_NOARGS,

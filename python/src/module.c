@@ -216,7 +216,8 @@ static int add_all(PyObject *module)
 	if (hoist_py_add_device_types(module) < 0 || hoist_py_add_buffer_type(module) < 0 ||
 	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_job_type(module) < 0 ||
 	    hoist_py_add_load_type(module) < 0 || hoist_py_add_cache(module) < 0 ||
-	    hoist_py_add_doctor(module) < 0 || hoist_py_add_forecast(module) < 0)
+	    hoist_py_add_doctor(module) < 0 || hoist_py_add_forecast(module) < 0 ||
+	    hoist_py_add_waits(module) < 0)
 		return -1;
 	return hoist_py_add_save_type(module);
 }

@@ -117,8 +117,23 @@ uint64_t hoist_py_now_ns(void);
 int hoist_py_await_stream(hoist_stream *stream);
 int hoist_py_await_event(hoist_event *event);
 
+/* hoist_stream_query(), without the GIL where the call may block. */
+int hoist_py_query(hoist_stream *stream);
+
+/* Calls @self.NAME(), which may wait for long, in another thread if this is the main thread, which
+ * lets Python handle signals meanwhile. */
+PyObject *hoist_py_apart(PyObject *self, const char *name);
+
 /* As hoist_py_await_stream(), for the stream of the Buffer @self. */
 int hoist_py_await_buffer(PyObject *self);
+/* The same for each Buffer of a list. */
+int hoist_py_await_buffers(PyObject *list);
+
+/* As hoist_py_await_stream(), for the streams that a copy between two Buffers waits for: without
+ * @stream both Buffers' own; with @stream that one, where the copy blocks. */
+int hoist_py_await_copy(PyObject *to, PyObject *from, hoist_stream *stream);
+/* The same for a copy to new memory on @stream. */
+int hoist_py_await_copy_to(PyObject *self, hoist_stream *stream);
 
 /* The Stream object of @stream; takes the reference to @stream, even if it fails. */
 PyObject *hoist_py_stream(hoist_stream *stream);
@@ -161,6 +176,7 @@ int hoist_py_add_job_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
 int hoist_py_add_cache(PyObject *module);
 int hoist_py_add_doctor(PyObject *module);
+int hoist_py_add_waits(PyObject *module);
 int hoist_py_add_forecast(PyObject *module);
 
 /* (name, dtype, shape, nbytes, file, offset, strides or None), of @type, which is tuple or inherits
