@@ -540,6 +540,5 @@ static PyType_Spec type = {
 int hoist_py_add_buffer_type(PyObject *module)
 {
 	hoist_py_buffer_type = hoist_py_add_type(module, &type);
-	return hoist_py_buffer_type == NULL ? -1
-					    : hoist_py_add_exchange_table(hoist_py_buffer_type);
+	return hoist_py_buffer_type == NULL ? -1 : hoist_py_add_exchange_tables(module);
 }

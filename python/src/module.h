@@ -13,7 +13,7 @@
  *   copies.c      Buffer: copies, fills, the only element
  *   index.c       Buffer: parts by index
  *   exchange.c    Buffer: the buffer protocol and DLPack
- *   exchange-table.c  Buffer: DLPack's table of functions
+ *   exchange-table.c  Buffer, StridedMemoryView: DLPack's table of functions
  *   wrap.c        Buffer: over memory that Python objects own
  *   mmap.c        Buffer: over files
  *   memory.c      Memory: resources; buffers of other processes
@@ -336,8 +336,9 @@ PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none);
 bool hoist_py_is_read_only_tensor(const struct DLManagedTensorVersioned *tensor);
 /* The BufferError for such a tensor, and a consumer that might write to it. */
 void hoist_py_refuse_read_only(void);
-/* Sets `__dlpack_c_exchange_api__`.  Returns: 0; -1 with an exception. */
-int hoist_py_add_exchange_table(PyTypeObject *type);
+/* Sets Buffer's `__dlpack_c_exchange_api__`, and adds what sets a view's.  Returns: 0; -1 with an
+ * exception. */
+int hoist_py_add_exchange_tables(PyObject *module);
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords);
 
 /* A call of libhoist on an open buffer, which stays open meanwhile. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Views of other libraries' arrays, as cuda.core.utils has them."""
 
+import _thread
 import functools
 
 from .. import _hoist
@@ -8,6 +9,7 @@ from .buffer import Buffer
 
 _Buffer = _hoist.Buffer
 _CPU, _CUDA, _CUDA_HOST, _ROCM, _ROCM_HOST, _MANAGED = 1, 2, 3, 10, 11, 13
+_lending = _thread.allocate_lock()  # two threads may lend a view for the first time
 
 
 def _dlpack_stream(device_type, stream_ptr):
@@ -68,6 +70,7 @@ def _is_numpy(array):
     return hasattr(array, "__array_interface__") and not hasattr(array, "__cuda_array_interface__")
 
 
+@_hoist.add_exchange_table
 class StridedMemoryView:
     """Where an array's elements lie: address, shape, strides in elements, dtype, device.
 
@@ -89,10 +92,10 @@ class StridedMemoryView:
         The object has neither DLPack nor the CUDA Array Interface.
     """
 
-    __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly")
+    __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly", "_lent")
 
     def __init__(self, obj=None, stream_ptr=None):
-        self._buffer = self._layout = self._dtype = self._object = None
+        self._buffer = self._layout = self._dtype = self._object = self._lent = None
         self._readonly = False
         if obj is not None:
             self._import(obj, stream_ptr)
@@ -318,6 +321,13 @@ class StridedMemoryView:
         ret = self._buffer._with_layout(self._layout, str(self._dtype))
         return ret.read_only() if self._readonly else ret
 
+    def _exchanged(self):
+        """The Buffer that the exchange table reads, whose shape and strides are there as long as the view."""
+        with _lending:
+            if self._lent is None:
+                self._lent = self._typed()
+            return self._lent
+
     def __dlpack__(self, **request):
         """A capsule over the view's memory; the arguments are those of `hoist.Buffer.__dlpack__()`."""
         return self._typed().__dlpack__(**request)
@@ -371,6 +381,11 @@ class StridedMemoryView:
                 f"dtype={self._dtype}, device_id={self.device_id}, is_device_accessible="
                 f"{self.is_device_accessible}, readonly={self.readonly}, "
                 f"exporting_obj={type(self._object).__name__})")
+
+
+def _view_over(buffer):
+    """The view of a tensor that the exchange table was given."""
+    return StridedMemoryView()._over(buffer, buffer)
 
 
 def _check_size(layout, dtype):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from typing_extensions import Self
 
 from .._hoist import Stream, StridedLayout
@@ -8,6 +8,8 @@ from .._hoist import Stream, StridedLayout
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 class StridedMemoryView:
+    __dlpack_c_exchange_api__: ClassVar[Any]
+    __c_dlpack_exchange_api__: ClassVar[Any]
     def __init__(self, obj: Any = None, stream_ptr: int | None = None) -> None: ...
     @classmethod
     def from_dlpack(cls, obj: Any, stream_ptr: int | None = None) -> Self: ...
