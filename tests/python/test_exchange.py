@@ -2,11 +2,7 @@
 """DLPack's exchange tables of hoist.Buffer and of hoist.core's views, used in C by exchanging.c."""
 
 import ctypes
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy as np
@@ -14,34 +10,15 @@ import numpy as np
 import hoist
 from hoist import driver
 from hoist.core.utils import StridedMemoryView
+import consumer
 from vectors import GPUS
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Table(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            raise unittest.SkipTest("no C compiler")
-        cls.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(cls.folder.name, "exchanging.so")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", path,
-                        os.path.join(HERE, "exchanging.c")], check=True)
-        cls.c = ctypes.PyDLL(path)
-        cls.table = cls.table_of(hoist.Buffer)
-        cls.c.around.restype = ctypes.py_object
-
-    @staticmethod
-    def table_of(cls):
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        return ctypes.c_void_p(pointer(cls.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+        cls.c = consumer.library()
+        cls.table = consumer.table_of(hoist.Buffer)
 
     def around(self, buffer):
         flags = ctypes.c_uint64()
@@ -95,7 +72,7 @@ class Table(unittest.TestCase):
         """hoist.core's views have a table of their own, which gives views back."""
         array = np.arange(12, dtype="f4").reshape(3, 4)
         view = StridedMemoryView(array[:, ::2], stream_ptr=-1)
-        table = self.table_of(StridedMemoryView)
+        table = consumer.table_of(StridedMemoryView)
         self.assertNotEqual(table.value, self.table.value)
         for _ in range(2):
             self.assertEqual(self.c.add(table, ctypes.py_object(view), ctypes.c_float(5)), 0)
