@@ -227,6 +227,7 @@ struct hoist__hip_pointer_attributes {
 	X(HOIST__HIP_HOST_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                           \
 	X(HOIST__HIP_HOST_REGISTER_MAPPED, 2, hipHostRegisterMapped)
 
+#define HOIST__HIP_ATTRIBUTE_INTEGRATED 16
 /* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases have no
  * attribute of that number, and answer hipErrorInvalidValue. */
 #define HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID 92

@@ -148,7 +148,8 @@ enum {
 	FIELD_IS_HOST,
 	FIELD_NAME,
 	FIELD_IS_COMPATIBLE,
-	FIELD_MAX_ALLOC
+	FIELD_MAX_ALLOC,
+	FIELD_IS_HOST_UNIFIED
 };
 
 static PyObject *device_field(PyObject *self, void *closure)
@@ -168,6 +169,8 @@ static PyObject *device_field(PyObject *self, void *closure)
 		return PyBool_FromLong(i.is_host);
 	case FIELD_NAME:
 		return PyUnicode_FromString(i.name);
+	case FIELD_IS_HOST_UNIFIED:
+		return PyBool_FromLong(i.is_host_unified);
 	case FIELD_MAX_ALLOC:
 		return PyLong_FromUnsignedLongLong(i.total_memory);
 	default:
@@ -301,6 +304,8 @@ static PyGetSetDef device_fields[] = {
 	FIELD("is_host", FIELD_IS_HOST, "True: the CPU."),
 	FIELD("model_name", FIELD_NAME, "What the driver calls the device."),
 	FIELD("is_compatible", FIELD_IS_COMPATIBLE, "True: hoist can use the device."),
+	FIELD("is_host_unified", FIELD_IS_HOST_UNIFIED,
+	      "True: the device's memory is the host's, as an integrated GPU's is, and the CPU's."),
 	FIELD("max_single_alloc_size", FIELD_MAX_ALLOC,
 	      "The most bytes that one buffer can have: all memory of the device."),
 	{"architecture_name", device_architecture, NULL,

@@ -89,15 +89,16 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	PyObject *spec = Py_None;
 	int current = 0;
 	int shareable = 0;
+	int node = -1;
 	Py_ssize_t limit = 0;
 	hoist_memory *memory = NULL;
 	int err;
 	(void)type;
 	if (!PyArg_ParseTupleAndKeywords(
 		    args, keywords, "s|O$ppniippKnOii:Memory", names, &kind, &spec, &current,
-		    &shareable, &limit, &options.preferred_location, &options.preferred_node,
-		    &virtual_options.rdma, &virtual_options.minimum_granularity, &hint, &align,
-		    &given_peers, &virtual_options.self_access, &virtual_options.peer_access))
+		    &shareable, &limit, &options.preferred_location, &node, &virtual_options.rdma,
+		    &virtual_options.minimum_granularity, &hint, &align, &given_peers,
+		    &virtual_options.self_access, &virtual_options.peer_access))
 		return NULL;
 	options.kind = kind_of(kind);
 	if (options.kind < 0)
@@ -112,6 +113,13 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	}
 	if (options.kind != HOIST_MEMORY_VIRTUAL)
 		options.virtual_options = NULL;
+	if (options.kind == HOIST_MEMORY_PINNED && node >= 0) {
+		options.placement = HOIST_PLACE_BIND;
+		options.nodes = &node;
+		options.n_nodes = 1;
+	} else if (options.preferred_location == HOIST_PREFER_HOST_NODE) {
+		options.preferred_node = node;
+	}
 	options.limit_bytes = (size_t)(limit < 0 ? 0 : limit);
 	options.flags = (current ? HOIST_MEMORY_CURRENT_POOL : 0) |
 			(shareable ? HOIST_MEMORY_SHAREABLE : 0);

@@ -5,6 +5,7 @@ import _thread
 import functools
 
 from .. import _hoist
+from ..errors import UnsupportedError
 from .buffer import Buffer
 
 _Buffer = _hoist.Buffer
@@ -419,6 +420,41 @@ def _layout_from(shape, strides, itemsize, dtype):
 def _has_interface(obj):
     return (hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__")) or \
         hasattr(obj, "__cuda_array_interface__")
+
+
+def copy_batch(stream, srcs, dsts, *, options=None):
+    """Queues copies of several buffers, whose bytes must be as many in pairs.
+
+    Parameters
+    ----------
+    stream : Stream
+    srcs, dsts : sequence of Buffer
+    options : None
+        hoist has no options of copies.
+
+    Raises
+    ------
+    TypeError
+        A single Buffer is given, no stream, or what is no Buffer.
+    ValueError
+        The numbers of buffers or of bytes differ, or there are no buffers.
+    UnsupportedError
+        `options` are given.
+    """
+    if stream is None:
+        raise TypeError("copy_batch() needs a stream")
+    if isinstance(srcs, Buffer) or isinstance(dsts, Buffer):
+        raise TypeError("copy_batch() takes sequences of Buffers; copy_to() copies one")
+    if options is not None:
+        raise UnsupportedError("hoist has no options of copies: leave out options, or copy one by one")
+    srcs, dsts = list(srcs), list(dsts)
+    if len(srcs) != len(dsts) or not srcs:
+        raise ValueError(f"{len(srcs)} sources and {len(dsts)} destinations")
+    for src, dst in zip(srcs, dsts):
+        if not isinstance(src, Buffer) or not isinstance(dst, Buffer):
+            raise TypeError("copy_batch() copies hoist.core's Buffers")
+        dst._same_size(src)
+    _hoist.copy_batch([dst._buffer for dst in dsts], [src._buffer for src in srcs], stream)
 
 
 class _Argument:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar, TypeVar
 from typing_extensions import Self
 
 from .._hoist import Stream, StridedLayout
+from .buffer import Buffer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -52,4 +53,5 @@ class StridedMemoryView:
     def copy_to(self, other: StridedMemoryView, stream: Stream, allocator: Any = None,
                 blocking: bool | None = None) -> None: ...
 
+def copy_batch(stream: Stream, srcs: Sequence[Buffer], dsts: Sequence[Buffer], *, options: None = None) -> None: ...
 def args_viewable_as_strided_memory(arg_indices: Sequence[int]) -> Callable[[_F], _F]: ...
