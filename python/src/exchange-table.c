@@ -15,10 +15,13 @@
 
 #define NAME "dlpack_exchange_api"
 
-/* Raises @class with the library's text.  Returns: -1. */
-static int fail_with(PyObject *class)
+/* Raises @class with the library's text; for a lack of memory that exception.  Returns: -1. */
+static int fail_with(int err, PyObject *class)
 {
-	PyErr_SetString(class, hoist_error());
+	if (err == -ENOMEM || err == -ENOSPC || err == -EDQUOT)
+		hoist_py_fail(err);
+	else
+		PyErr_SetString(class, hoist_error());
 	return -1;
 }
 
@@ -31,11 +34,15 @@ static const hoist_dl_exchange *libhoist(void)
  * keeps.  Returns: a new reference; NULL with an exception. */
 static hoist_py_buffer_object *object_of(PyObject *object)
 {
-	PyObject *buffer = PyObject_HasAttrString(object, "_exchanged")
-				   ? PyObject_CallMethod(object, "_exchanged", NULL)
-				   : Py_NewRef(object);
-	if (buffer != NULL &&
-	    (hoist_py_buffer_arg(buffer) == NULL || hoist_py_open_buffer(buffer) == NULL))
+	PyObject *buffer = NULL;
+	if (!PyObject_TypeCheck(object, hoist_py_buffer_type)) {
+		buffer = PyObject_CallMethod(object, "_exchanged", NULL);
+		if (buffer == NULL && !PyErr_ExceptionMatches(PyExc_AttributeError))
+			return NULL;
+		PyErr_Clear();
+	}
+	buffer = buffer == NULL ? Py_NewRef(object) : buffer;
+	if (hoist_py_buffer_arg(buffer) == NULL || hoist_py_open_buffer(buffer) == NULL)
 		Py_CLEAR(buffer);
 	return (hoist_py_buffer_object *)buffer;
 }
@@ -50,14 +57,16 @@ static int allocate(hoist_dl_tensor *prototype, struct DLManagedTensorVersioned 
 static int to_managed(void *object, struct DLManagedTensorVersioned **ret)
 {
 	hoist_py_buffer_object *o = object_of(object);
+	const hoist_dlpack_options options = {
+		.size = sizeof options, .has_stream = 1, .stream = -1};
 	struct DLManagedTensorVersioned *tensor = NULL;
 	int err;
 	if (o == NULL)
 		return -1;
-	HOIST_PY_USING(o, err = libhoist()->to_managed(o->buffer, &tensor));
+	HOIST_PY_USING(o, err = hoist_buffer_to_dlpack(o->buffer, &options, &tensor));
 	Py_DECREF((PyObject *)o);
 	if (err < 0)
-		return fail_with(PyExc_BufferError);
+		return fail_with(err, PyExc_BufferError);
 	if (hoist_py_is_read_only_tensor(tensor)) {
 		HOIST_PY_WAITING(hoist_dlpack_release(tensor));
 		hoist_py_refuse_read_only();
@@ -70,11 +79,12 @@ static int to_managed(void *object, struct DLManagedTensorVersioned **ret)
 /* Takes the tensor, even if it fails. */
 static int from_managed(struct DLManagedTensorVersioned *tensor, void **ret)
 {
-	void *buffer = NULL;
+	hoist_buffer *buffer = NULL;
 	int err;
-	HOIST_PY_WAITING(err = libhoist()->from_managed(tensor, &buffer));
+	HOIST_PY_WAITING(err = hoist_buffer_from_dlpack(tensor, NULL, 0, &buffer);
+			 if (err < 0) hoist_dlpack_release(tensor));
 	if (err < 0)
-		return fail_with(PyExc_BufferError);
+		return fail_with(err, PyExc_BufferError);
 	*ret = hoist_py_buffer(buffer);
 	return *ret == NULL ? -1 : 0;
 }
@@ -101,10 +111,12 @@ static int to_tensor(void *object, hoist_dl_tensor *ret)
 	int err;
 	if (o == NULL)
 		return -1;
-	HOIST_PY_USING(o, err = libhoist()->to_tensor(o->buffer, &tensor));
+	HOIST_PY_USING(o, err = hoist_buffer_allocate(o->buffer);
+		       if (err == 0 && libhoist()->to_tensor(o->buffer, &tensor) < 0) err =
+			       -ENOTSUP);
 	Py_DECREF((PyObject *)o);
 	if (err < 0)
-		return fail_with(PyExc_BufferError);
+		return fail_with(err, PyExc_BufferError);
 	*ret = tensor;
 	return 0;
 }
@@ -115,7 +127,7 @@ static int current_stream(int32_t type, int32_t id, void **ret)
 	int err;
 	HOIST_PY_WAITING(err = libhoist()->current_stream(type, id, &stream));
 	if (err < 0)
-		return fail_with(PyExc_RuntimeError);
+		return fail_with(err, PyExc_RuntimeError);
 	*ret = stream;
 	return 0;
 }

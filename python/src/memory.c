@@ -4,6 +4,8 @@
 #include <hoist/ipc.h>
 #include <hoist/memory-driver.h>
 
+#include <unistd.h>
+
 #include "module.h"
 
 /* The most devices that the peers of virtual memory may be. */
@@ -328,7 +330,10 @@ static PyObject *memory_export(PyObject *self, PyObject *none)
 	int err;
 	(void)none;
 	HOIST_PY_WAITING(err = hoist_ipc_export_memory(memory_of(self), &fd));
-	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(fd);
+	PyObject *ret = err < 0 ? hoist_py_fail(err) : PyLong_FromLong(fd);
+	if (ret == NULL && err == 0)
+		(void)close(fd);
+	return ret;
 }
 
 static PyObject *memory_import(PyObject *type, PyObject *args)
@@ -367,9 +372,12 @@ static PyObject *ipc_export(PyObject *none, PyObject *object)
 		return NULL;
 	HOIST_PY_USING((hoist_py_buffer_object *)object,
 		       err = hoist_ipc_export(buffer, &descriptor, &fd));
-	return err < 0 ? hoist_py_fail(err)
-		       : Py_BuildValue("(y#i)", (const char *)&descriptor,
-				       (Py_ssize_t)sizeof descriptor, fd);
+	PyObject *ret = err < 0 ? hoist_py_fail(err)
+				: Py_BuildValue("(y#i)", (const char *)&descriptor,
+						(Py_ssize_t)sizeof descriptor, fd);
+	if (ret == NULL && err == 0 && fd >= 0)
+		(void)close(fd);
+	return ret;
 }
 
 /* ipc_import(description, fd, memory or None): the file descriptor stays the caller's. */

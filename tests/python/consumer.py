@@ -31,6 +31,7 @@ def library():
     return ret
 
 
+@functools.cache
 def table_of(cls):
     """The exchange table of a class."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -117,7 +117,8 @@ int write_first(const struct table *table, void *object, const void *value, size
 	return write((uintptr_t)t.data + t.byte_offset, value, n);
 }
 
-/* The object over 1 x 4 elements of the consumer's own memory, which lasts until n_dropped counts. */
+/* The object over 1 x 4 elements of the consumer's own memory, which lasts until n_dropped counts.
+ */
 static void drop_own(struct managed *self)
 {
 	n_dropped++;
@@ -137,8 +138,13 @@ void *lend(const struct table *table, uint64_t address, int32_t device_type, uin
 		abort();
 	memcpy(room, layout, sizeof layout);
 	*own = (struct managed){.major = 1, .minor = 3, .context = room, .deleter = drop_own};
-	own->tensor = (struct tensor){(void *)(uintptr_t)address, {device_type, 0}, 2,
-				      {code, bits, 1}, room, room + 2, 0};
+	own->tensor = (struct tensor){(void *)(uintptr_t)address,
+				      {device_type, 0},
+				      2,
+				      {code, bits, 1},
+				      room,
+				      room + 2,
+				      0};
 	return table->to_object(own, &ret) < 0 ? NULL : ret;
 }
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Views of other libraries' arrays, as cuda.core.utils has them."""
 
-import _thread
 import functools
 
 from .. import _hoist
@@ -10,7 +9,6 @@ from .buffer import Buffer
 
 _Buffer = _hoist.Buffer
 _CPU, _CUDA, _CUDA_HOST, _ROCM, _ROCM_HOST, _MANAGED = 1, 2, 3, 10, 11, 13
-_lending = _thread.allocate_lock()  # two threads may lend a view for the first time
 
 
 def _dlpack_stream(device_type, stream_ptr):
@@ -96,7 +94,8 @@ class StridedMemoryView:
     __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly", "_lent")
 
     def __init__(self, obj=None, stream_ptr=None):
-        self._buffer = self._layout = self._dtype = self._object = self._lent = None
+        self._buffer = self._layout = self._dtype = self._object = None
+        self._lent = []
         self._readonly = False
         if obj is not None:
             self._import(obj, stream_ptr)
@@ -324,10 +323,9 @@ class StridedMemoryView:
 
     def _exchanged(self):
         """The Buffer that the exchange table reads, whose shape and strides are there as long as the view."""
-        with _lending:
-            if self._lent is None:
-                self._lent = self._typed()
-            return self._lent
+        if not self._lent:
+            self._lent.append(self._typed())
+        return self._lent[0]  # one for all threads, which may have added several
 
     def __dlpack__(self, **request):
         """A capsule over the view's memory; the arguments are those of `hoist.Buffer.__dlpack__()`."""
