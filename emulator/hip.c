@@ -117,7 +117,7 @@ hoist__hip_error hipGetLastError(void)
 
 /* --- devices --- */
 
-/* Of the attributes that hoist asks for, releases before 7.2, like this one, know one. */
+/* Releases before 7.2, like this one, know one of the attributes that hoist asks for. */
 hoist__hip_error hipDeviceGetAttribute(int *ret, hoist__hip_attribute attribute, int device)
 {
 	int result = enter_device(FN_hipDeviceGetAttribute, device, ret);
