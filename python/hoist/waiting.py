@@ -15,7 +15,8 @@ def apart(call):
     Python handles signals in the main thread: another thread calls, and Ctrl-C ends the wait for that
     thread.  The call ends in its own time then, and its result is dropped.
     """
-    if _thread.get_native_id() != os.getpid():
+    # While the interpreter ends, another thread would not run, and nobody would wake this one.
+    if _thread.get_native_id() != os.getpid() or sys.is_finalizing():
         return call()
     end = [None, None]  # the result; the exception
     try:

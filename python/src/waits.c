@@ -94,6 +94,10 @@ PyObject *hoist_py_apart(PyObject *self, const char *name)
 	if (!is_main_thread())
 		return PyObject_CallMethod(self, name, NULL);
 	PyObject *waiting = PyImport_ImportModule("hoist.waiting");
+	if (waiting == NULL && PyErr_ExceptionMatches(PyExc_ImportError)) {
+		PyErr_Clear(); /* the interpreter ends */
+		return PyObject_CallMethod(self, name, NULL);
+	}
 	PyObject *method = waiting == NULL ? NULL : PyObject_GetAttrString(self, name);
 	PyObject *ret = method == NULL ? NULL : PyObject_CallMethod(waiting, "apart", "O", method);
 	Py_XDECREF(waiting);

@@ -192,6 +192,15 @@ class Exit(WithModel):
                 self.assertEqual(out.returncode, -signal.SIGTERM if how == "killed" else 3, out.stderr)
                 self.assertNotIn("Fatal", out.stderr)
 
+    def test_finalizers_at_the_end(self):
+        """Calls that another thread makes otherwise: no other thread runs any more."""
+        code = ("import sys, hoist\nclass Late:\n def __del__(self, hoist=hoist, sys=sys, path=sys.argv[1], device=hoist."
+                "Device('cuda:0')):\n  assert sys.is_finalizing()\n  device.synchronize()\n  hoist.open(path).close()\n"
+                "  sys.stdout.write('done')\n  sys.stdout.flush()\nlate = Late()\n")
+        out = subprocess.run([sys.executable, "-c", code, self.path], capture_output=True, text=True, timeout=100,
+                             check=False)
+        self.assertEqual((out.returncode, out.stdout, out.stderr), (0, "done", ""))
+
     def test_killed_at_once(self):
         """Nothing of a killed process is left: no memory in /dev/shm, no socket's file."""
         before = set(os.listdir("/dev/shm"))
