@@ -165,6 +165,11 @@ int hoist__cuda_probe(struct hoist__dev *dev)
 					     dev->native) != HOIST__CU_SUCCESS ||
 	    props->numa_node < 0)
 		props->numa_node = -1;
+	int integrated = 0;
+	props->is_unified =
+		hoist__cuda.cuDeviceGetAttribute(&integrated, HOIST__CU_ATTRIBUTE_INTEGRATED,
+						 dev->native) == HOIST__CU_SUCCESS &&
+		integrated != 0;
 	dev->max_pitch = pitch > 0 ? (size_t)pitch : 0;
 	dev->max_plane = SIZE_MAX;
 	props->total_bytes = total;

@@ -63,6 +63,7 @@ struct hoist__dev_props {
 	int numa_node;	       /* as the driver says; -1 where it does not say */
 	int driver_version;    /* as the driver encodes it (13000); 0 for the CPU */
 	bool emulated;
+	bool is_unified; /* as the driver says: device and host share one memory */
 };
 
 /* --- finding devices; none of these makes a context --- */

@@ -135,6 +135,7 @@ HOIST__HIP_CONSTANTS(X)
 #undef X
 
 _Static_assert(hipCpuDeviceId == HOIST__HIP_CPU, "hipCpuDeviceId");
+_Static_assert(hipDeviceAttributeIntegrated == HOIST__HIP_ATTRIBUTE_INTEGRATED, "Integrated");
 
 #if HIP_VERSION >= HOIST__HIP_HOST_NUMA_ID_SINCE
 _Static_assert(hipDeviceAttributeHostNumaId == HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID, "HostNumaId");

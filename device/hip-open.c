@@ -167,6 +167,12 @@ int hoist__hip_probe(struct hoist__dev *dev)
 		props->numa_node = -1;
 		(void)hoist__hip.hipGetLastError();
 	}
+	int integrated = 0;
+	props->is_unified =
+		hoist__hip.hipDeviceGetAttribute(&integrated, HOIST__HIP_ATTRIBUTE_INTEGRATED,
+						 dev->ordinal) == HOIST__HIP_SUCCESS &&
+		integrated != 0;
+	(void)hoist__hip.hipGetLastError();
 	dev->max_pitch = HOIST__HIP_MAX_PITCH;
 	dev->max_plane = HOIST__HIP_MAX_PLANE;
 	props->total_bytes = total;

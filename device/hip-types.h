@@ -231,6 +231,7 @@ struct hoist__hip_pointer_attributes {
  * its bit 8 means coarse-grained memory. */
 #define HOIST__HIP_HOST_REGISTER_READ_ONLY 0u
 
+#define HOIST__HIP_ATTRIBUTE_INTEGRATED 16
 /* hipDeviceAttributeHostNumaId: since ROCm 7.2.  Earlier releases have no
  * attribute of that number, and answer hipErrorInvalidValue. */
 #define HOIST__HIP_ATTRIBUTE_HOST_NUMA_ID 92

@@ -117,12 +117,15 @@ hoist__hip_error hipGetLastError(void)
 
 /* --- devices --- */
 
-/* Releases before 7.2, like this one, know none of the attributes that hoist asks for. */
+/* Releases before 7.2, like this one, know one of the attributes that hoist asks for. */
 hoist__hip_error hipDeviceGetAttribute(int *ret, hoist__hip_attribute attribute, int device)
 {
 	int result = enter_device(FN_hipDeviceGetAttribute, device, ret);
-	(void)attribute;
-	return hoist__emu_face_leave(result == EMU_SUCCESS ? EMU_INVALID_VALUE : result);
+	if (result == EMU_SUCCESS && attribute == HOIST__HIP_ATTRIBUTE_INTEGRATED)
+		*ret = 0;
+	else if (result == EMU_SUCCESS)
+		result = EMU_INVALID_VALUE;
+	return hoist__emu_face_leave(result);
 }
 
 /* A caller may have the vendor's structure, so no byte behind it is written. */

@@ -158,6 +158,7 @@ int hoist_device_get_info(const hoist_device *device, hoist_device_info *info)
 		.driver_version = props->driver_version,
 		.library = hoist__api_library(api),
 		.library_reason = hoist__api_library_reason(api),
+		.is_host_unified = api == HOIST__API_CPU || props->is_unified,
 	};
 	return hoist__options_out("hoist_device_info", info, &known, sizeof known);
 }

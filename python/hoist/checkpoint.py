@@ -4,10 +4,10 @@
 import collections
 import collections.abc
 import functools
-import threading
 
 from . import _hoist, groups
 from .errors import missing
+from .waiting import apart
 
 
 Tensor = collections.namedtuple("Tensor", "name dtype shape nbytes file offset strides")
@@ -63,23 +63,6 @@ def open_flags(follow_links, raw, skip_unsupported):
             (_hoist.OPEN_SKIP_UNSUPPORTED if skip_unsupported else 0))
 
 
-def _in_thread(call):
-    """The result of a call that may wait for long; Ctrl-C ends the wait, and the call in its own time."""
-    ret, errors = [], []
-
-    def run():
-        try:
-            ret.append(call())
-        except BaseException as error:  # pylint: disable=broad-except
-            errors.append(error)
-    thread = threading.Thread(target=run, name="hoist-open", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors.pop()
-    return ret.pop()
-
-
 class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     """An opened checkpoint: a mapping from names to `hoist.Tensor`, in the order of the files.
 
@@ -95,7 +78,7 @@ class Checkpoint(_hoist.Checkpoint, collections.abc.Mapping):
     def __new__(cls, path, *, follow_links=True, raw=False, skip_unsupported=False, group=None):
         flags = open_flags(follow_links, raw, skip_unsupported)
         new = functools.partial(super().__new__, cls, path, flags)
-        self = _in_thread(functools.partial(new, group)) if groups.shows(group) else new()
+        self = apart(functools.partial(new, group)) if groups.shows(group) else new()
         self._path = path
         return self
 
@@ -289,5 +272,6 @@ def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-bui
     PeerError, TimedOutError
         No rank of the group has shown the checkpoint within the timeout.
     """
-    return Checkpoint(path, follow_links=follow_links, raw=raw, skip_unsupported=skip_unsupported,
-                      group=groups.group_of(group, rank, group_timeout, group_secret))
+    return apart(functools.partial(
+        Checkpoint, path, follow_links=follow_links, raw=raw, skip_unsupported=skip_unsupported,
+        group=groups.group_of(group, rank, group_timeout, group_secret)))

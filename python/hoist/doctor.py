@@ -6,6 +6,7 @@ import os
 
 from . import _hoist
 from .options import io_name
+from .waiting import apart
 
 
 Finding = collections.namedtuple("Finding", "name level text remedy options")
@@ -51,7 +52,8 @@ def doctor(path=None):
     ...     if finding.level == "warning":
     ...         print(finding.name, finding.text, finding.remedy)
     """
-    checks, advice = _hoist.doctor(None if path is None else os.fspath(path))
+    name = None if path is None else os.fspath(path)
+    checks, advice = apart(lambda: _hoist.doctor(name))
     found = [Finding(name, "ok" if ok else "warning", detail, remedy, {})
              for name, ok, detail, remedy in checks]
     text, skipped, io, chunk_bytes, depth = advice

@@ -327,7 +327,8 @@ def _open(source, options):
     """(checkpoint, whether it is the load's own)"""
     if isinstance(source, Checkpoint):
         return source, False
-    return Checkpoint(os.fspath(source), group=options.given["group"]), True
+    path, group = os.fspath(source), options.given["group"]
+    return waiting.apart(lambda: Checkpoint(path, group=group)), True
 
 
 def load(source, device=None, *, window=None, progress=None, **options):

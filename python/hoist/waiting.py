@@ -1,9 +1,38 @@
 # SPDX-License-Identifier: MIT
 """Waiting for a descriptor: in steps between which signals are handled, and in event loops."""
 
+import _thread
 import os
 import select
 import sys
+
+from . import _hoist
+
+
+def apart(call):
+    """The result of a call that may wait for long, in the main thread.
+
+    Python handles signals in the main thread: another thread calls, and Ctrl-C ends the wait for that
+    thread.  The call ends in its own time then, and its result is dropped.
+    """
+    # While the interpreter ends, another thread would not run, and nobody would wake this one.
+    if _thread.get_native_id() != os.getpid() or sys.is_finalizing():
+        return call()
+    end = [None, None]  # the result; the exception
+    try:
+        done = _thread.allocate_lock()
+        done.acquire()
+        _thread.start_new_thread(_hoist.run_apart, (call, end, done.release))
+    except RuntimeError:  # no thread is to be had, as at the interpreter's end
+        return call()
+    done.acquire()
+    ret, error = end
+    try:
+        if error is not None:
+            raise error
+        return ret
+    finally:
+        del end, error  # the traceback has this frame
 
 
 def poll(fd, timeout_ns):

@@ -99,7 +99,7 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 {
 	Py_ssize_t n = PyList_Size(dsts);
 	PyObject *ret = NULL;
-	int err;
+	int err = 0;
 	if (PyList_Size(srcs) != n) {
 		PyErr_Format(PyExc_ValueError, "%zd destinations and %zd sources", n,
 			     PyList_Size(srcs));
@@ -112,8 +112,15 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 	hoist_buffer **to = take_buffers(dsts, n);
 	hoist_buffer **from = to == NULL ? NULL : take_buffers(srcs, n);
 	if (from != NULL) {
-		HOIST_PY_WAITING(err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
-		ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+		int signal = 0;
+		for (Py_ssize_t i = 0; i < n && signal == 0; i++)
+			signal = hoist_py_await_copy(PyList_GetItem(dsts, i),
+						     PyList_GetItem(srcs, i), stream);
+		if (signal == 0) {
+			HOIST_PY_WAITING(
+				err = hoist_buffer_copy_batch((size_t)n, to, from, stream));
+			ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
+		}
 	}
 	hoist_py_use_all(dsts, -1);
 	hoist_py_use_all(srcs, -1);

@@ -283,6 +283,8 @@ static PyObject *describe(PyObject *self, unsigned flags)
 	object *o = self_of(self);
 	char *text = NULL;
 	int64_t n;
+	if ((flags & HOIST_DESCRIBE_VALUES) != 0 && hoist_py_await_buffer(self) < 0)
+		return NULL;
 	HOIST_PY_USING(o, n = hoist_buffer_describe(o->buffer, flags, NULL, 0));
 	if (n < 0)
 		return hoist_py_fail((int)n);
@@ -312,6 +314,8 @@ static PyObject *buffer_repr(PyObject *self)
 	HOIST_PY_LOCK(self);
 	int64_t n = -EINVAL;
 	object *o = self_of(self);
+	if (hoist_py_await_buffer(self) < 0)
+		return NULL;
 	if (!hoist_buffer_is_closed(o->buffer))
 		HOIST_PY_USING(
 			o, n = hoist_buffer_describe(o->buffer, HOIST_DESCRIBE_VALUES, NULL, 0));
@@ -563,6 +567,5 @@ static PyType_Spec type = {
 int hoist_py_add_buffer_type(PyObject *module)
 {
 	hoist_py_buffer_type = hoist_py_add_type(module, &type);
-	return hoist_py_buffer_type == NULL ? -1
-					    : hoist_py_add_exchange_table(hoist_py_buffer_type);
+	return hoist_py_buffer_type == NULL ? -1 : hoist_py_add_exchange_tables(module);
 }

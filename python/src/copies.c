@@ -38,7 +38,8 @@ PyObject *hoist_py_to(PyObject *self, PyObject *where)
 	hoist_buffer *ret = NULL;
 	int err;
 	if (Py_IS_TYPE(where, hoist_py_stream_type)) {
-		if (hoist_py_stream_arg(where, &stream) < 0)
+		if (hoist_py_stream_arg(where, &stream) < 0 ||
+		    hoist_py_await_copy_to(self, stream) < 0)
 			return NULL;
 		HOIST_PY_USING(o, err = hoist_buffer_to_stream(o->buffer, stream, &ret));
 		return same_or_new(self, err, ret);
@@ -69,7 +70,8 @@ PyObject *hoist_py_copy(PyObject *self, PyObject *args, PyObject *keywords)
 	    hoist_py_stream_arg(on, &stream) < 0 ||
 	    (spec != Py_None && hoist_py_device_arg(spec, &device) < 0))
 		return NULL;
-	if (stream == NULL && hoist_py_await_buffer(self) < 0) {
+	if ((stream == NULL ? hoist_py_await_buffer(self) : hoist_py_await_copy_to(self, stream)) <
+	    0) {
 		hoist_device_unref(device);
 		return NULL;
 	}
@@ -99,7 +101,10 @@ static PyObject *fork_list(PyObject *list, int copies)
 		hoist_py_use_all(list, 1);
 		for (Py_ssize_t i = 0; i < n; i++)
 			from[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
-		HOIST_PY_WAITING(err = hoist_buffer_fork((size_t)n, from, copies, to));
+		if (copies && hoist_py_await_buffers(list) < 0)
+			Py_CLEAR(ret);
+		else
+			HOIST_PY_WAITING(err = hoist_buffer_fork((size_t)n, from, copies, to));
 		hoist_py_use_all(list, -1);
 	}
 	if (err < 0) {
@@ -149,8 +154,7 @@ PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 	if (hoist_py_buffer_arg(source) == NULL || hoist_py_stream_arg(on, &stream) < 0)
 		return NULL;
 	unsigned flags = (contiguous ? HOIST_COPY_CONTIGUOUS : 0) | (nbytes ? HOIST_COPY_BYTES : 0);
-	if (stream == NULL &&
-	    (hoist_py_await_buffer(self) < 0 || hoist_py_await_buffer(source) < 0))
+	if (hoist_py_await_copy(self, source, stream) < 0)
 		return NULL;
 	hoist_py_use_buffer(source, 1);
 	/* Looked at after the waits, in which other threads may have closed or grown it. */
@@ -201,6 +205,13 @@ PyObject *hoist_py_fill(PyObject *self, PyObject *args, PyObject *keywords)
 	const hoist_buffer *b = hoist_py_open_buffer(self);
 	Py_ssize_t width = b == NULL ? -1 : pattern_of(value, hoist_buffer_dtype(b), pattern);
 	if (width < 0)
+		return NULL;
+	/* With a stream, a fill blocks where elements have gaps, and on an accelerator's host
+	 * memory. */
+	bool blocks = !hoist_buffer_is_contiguous(b) ||
+		      (hoist_buffer_is_pinned(b) && !hoist_buffer_is_host(b));
+	if (stream == NULL ? hoist_py_await_buffer(self) < 0
+			   : blocks && hoist_py_await_stream(stream) < 0)
 		return NULL;
 	HOIST_PY_USING(
 		o, err = stream == NULL

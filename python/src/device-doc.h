@@ -41,7 +41,7 @@ static const char info_doc[] =
 static const char synchronize_doc[] =
 	"synchronize($self, /)\n"
 	"--\n\n"
-	"Waits for all work on the device.\n\n"
+	"Waits for all work on the device.  In the main thread, Ctrl-C ends the wait.\n\n"
 	"Raises\n"
 	"------\n"
 	"DeviceError\n"

@@ -145,7 +145,8 @@ enum {
 	FIELD_IS_HOST,
 	FIELD_NAME,
 	FIELD_IS_COMPATIBLE,
-	FIELD_MAX_ALLOC
+	FIELD_MAX_ALLOC,
+	FIELD_IS_HOST_UNIFIED
 };
 
 static PyObject *device_field(PyObject *self, void *closure)
@@ -165,6 +166,8 @@ static PyObject *device_field(PyObject *self, void *closure)
 		return PyBool_FromLong(i.is_host);
 	case FIELD_NAME:
 		return PyUnicode_FromString(i.name);
+	case FIELD_IS_HOST_UNIFIED:
+		return PyBool_FromLong(i.is_host_unified);
 	case FIELD_MAX_ALLOC:
 		return PyLong_FromUnsignedLongLong(i.total_memory);
 	default:
@@ -241,6 +244,12 @@ static PyObject *device_synchronize(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
+static PyObject *device_synchronize_apart(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return hoist_py_apart(self, "_synchronize");
+}
+
 /* As cuda.core: hoist switches devices itself. */
 static PyObject *device_set_current(PyObject *self, PyObject *none)
 {
@@ -264,8 +273,10 @@ static PyObject *device_reduce(PyObject *self, PyObject *none)
 
 static PyMethodDef device_methods[] = {
 	{"info", device_info, METH_NOARGS, info_doc},
-	{"synchronize", device_synchronize, METH_NOARGS, synchronize_doc},
-	{"sync", device_synchronize, METH_NOARGS, "sync($self, /)\n--\n\nAs `synchronize()`."},
+	{"_synchronize", device_synchronize, METH_NOARGS, NULL},
+	{"synchronize", device_synchronize_apart, METH_NOARGS, synchronize_doc},
+	{"sync", device_synchronize_apart, METH_NOARGS,
+	 "sync($self, /)\n--\n\nAs `synchronize()`."},
 	{"set_current", device_set_current, METH_NOARGS,
 	 "set_current($self, /)\n--\n\nHas no effect: hoist needs no current device."},
 	{"create_stream", device_create_stream, METH_NOARGS,
@@ -290,6 +301,8 @@ static PyGetSetDef device_fields[] = {
 	FIELD("is_host", FIELD_IS_HOST, "True: the CPU."),
 	FIELD("model_name", FIELD_NAME, "What the driver calls the device."),
 	FIELD("is_compatible", FIELD_IS_COMPATIBLE, "True: hoist can use the device."),
+	FIELD("is_host_unified", FIELD_IS_HOST_UNIFIED,
+	      "True: the device's memory is the host's, as an integrated GPU's is, and the CPU's."),
 	FIELD("max_single_alloc_size", FIELD_MAX_ALLOC,
 	      "The most bytes that one buffer can have: all memory of the device."),
 	{"architecture_name", device_architecture, NULL,

@@ -96,7 +96,7 @@ static int fill_view(PyObject *self, Py_buffer *view, int flags)
 	hoist_stream *stream = NULL;
 	if (err == 0 && !o->is_unordered)
 		err = hoist_buffer_stream(o->buffer, &stream);
-	if (err == 0 && stream != NULL && hoist_stream_query(stream) != 0) {
+	if (err == 0 && stream != NULL && hoist_py_query(stream) != 0) {
 		if (hoist_py_await_stream(stream) < 0)
 			return -1;
 		HOIST_PY_USING(o, err = hoist_stream_synchronize(stream));
@@ -269,10 +269,8 @@ static PyObject *capsule_of(struct DLManagedTensorVersioned *tensor, struct DLMa
 {
 	PyObject *capsule = tensor != NULL ? PyCapsule_New(tensor, VERSIONED, drop_versioned)
 					   : PyCapsule_New(legacy, LEGACY, drop_legacy);
-	if (capsule == NULL) {
-		hoist_dlpack_release(tensor);
-		hoist_dlpack_release_legacy(legacy);
-	}
+	if (capsule == NULL)
+		HOIST_PY_WAITING(hoist_dlpack_release(tensor); hoist_dlpack_release_legacy(legacy));
 	return capsule;
 }
 
@@ -283,6 +281,16 @@ PyObject *hoist_py_capsule(hoist_buffer *buffer)
 	struct DLManagedTensor *legacy = NULL;
 	int err = hoist_buffer_to_dlpack_legacy(buffer, &options, &legacy);
 	return err < 0 ? cannot_export(err) : capsule_of(NULL, legacy);
+}
+
+/* Does the call wait for the buffer's stream?  A consumer without a stream has it waited for, and
+ * so has one that gets a copy on the host. */
+static bool waits(hoist_buffer *buffer, const hoist_dlpack_options *options)
+{
+	hoist_buffer_info info = {.size = sizeof info};
+	return !options->has_stream ||
+	       (options->device.type == HOIST_DL_CPU && hoist_buffer_get_info(buffer, &info) == 0 &&
+		!info.is_host_accessible);
 }
 
 PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
@@ -299,6 +307,8 @@ PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 		r.options.has_stream = 1;
 		r.options.stream = -1;
 	}
+	if (waits(o->buffer, &r.options) && hoist_py_await_buffer(self) < 0)
+		return NULL;
 	HOIST_PY_USING(
 		o, err = r.is_versioned
 				 ? hoist_buffer_to_dlpack(o->buffer, &r.options, &tensor)
@@ -306,8 +316,8 @@ PyObject *hoist_py_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords)
 	if (err < 0)
 		return cannot_export(err);
 	if (hoist_py_is_read_only_tensor(tensor) && !r.heeds_read_only) {
+		HOIST_PY_WAITING(hoist_dlpack_release(tensor));
 		hoist_py_refuse_read_only();
-		hoist_dlpack_release(tensor);
 		return NULL;
 	}
 	return capsule_of(tensor, legacy);

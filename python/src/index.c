@@ -195,10 +195,13 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 		PyErr_SetString(PyExc_TypeError, "elements of a buffer cannot be deleted");
 		return -1;
 	}
+	bool is_buffer = PyObject_TypeCheck(value, hoist_py_buffer_type);
+	if (hoist_py_await_buffer(self) < 0 || (is_buffer && hoist_py_await_buffer(value) < 0))
+		return -1;
 	hoist_buffer *to = part(self, key);
 	if (to == NULL)
 		return -1;
-	if (PyObject_TypeCheck(value, hoist_py_buffer_type)) {
+	if (is_buffer) {
 		object *from = (object *)value;
 		hoist_py_use_buffer(value, 1);
 		HOIST_PY_WAITING(err = hoist_buffer_copy_into(to, from->buffer));
@@ -246,7 +249,7 @@ PyObject *hoist_py_set_element(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "OO|p:_set", &key, &value, &toward_zero))
 		return NULL;
 	int n = integers_of(key, indices);
-	if (n < 0 || hoist_py_number(value, &number) < 0)
+	if (n < 0 || hoist_py_number(value, &number) < 0 || hoist_py_await_buffer(self) < 0)
 		return NULL;
 	HOIST_PY_USING(o, err = hoist_buffer_set(o->buffer, n, indices, number,
 						 toward_zero ? HOIST_TOWARD_ZERO : 0));

@@ -4,6 +4,8 @@
 #include <hoist/ipc.h>
 #include <hoist/memory-driver.h>
 
+#include <unistd.h>
+
 #include "module.h"
 
 /* The most devices that the peers of virtual memory may be. */
@@ -89,15 +91,16 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	PyObject *spec = Py_None;
 	int current = 0;
 	int shareable = 0;
+	int node = -1;
 	Py_ssize_t limit = 0;
 	hoist_memory *memory = NULL;
 	int err;
 	(void)type;
 	if (!PyArg_ParseTupleAndKeywords(
 		    args, keywords, "s|O$ppniippKnOii:Memory", names, &kind, &spec, &current,
-		    &shareable, &limit, &options.preferred_location, &options.preferred_node,
-		    &virtual_options.rdma, &virtual_options.minimum_granularity, &hint, &align,
-		    &given_peers, &virtual_options.self_access, &virtual_options.peer_access))
+		    &shareable, &limit, &options.preferred_location, &node, &virtual_options.rdma,
+		    &virtual_options.minimum_granularity, &hint, &align, &given_peers,
+		    &virtual_options.self_access, &virtual_options.peer_access))
 		return NULL;
 	options.kind = kind_of(kind);
 	if (options.kind < 0)
@@ -112,6 +115,13 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 	}
 	if (options.kind != HOIST_MEMORY_VIRTUAL)
 		options.virtual_options = NULL;
+	if (options.kind == HOIST_MEMORY_PINNED && node >= 0) {
+		options.placement = HOIST_PLACE_BIND;
+		options.nodes = &node;
+		options.n_nodes = 1;
+	} else if (options.preferred_location == HOIST_PREFER_HOST_NODE) {
+		options.preferred_node = node;
+	}
 	options.limit_bytes = (size_t)(limit < 0 ? 0 : limit);
 	options.flags = (current ? HOIST_MEMORY_CURRENT_POOL : 0) |
 			(shareable ? HOIST_MEMORY_SHAREABLE : 0);
@@ -250,6 +260,12 @@ static PyObject *memory_trim(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
+static PyObject *memory_trim_apart(PyObject *self, PyObject *none)
+{
+	(void)none;
+	return hoist_py_apart(self, "_trim");
+}
+
 static PyObject *memory_native_pool(PyObject *self, PyObject *none)
 {
 	void *pool = NULL;
@@ -320,7 +336,10 @@ static PyObject *memory_export(PyObject *self, PyObject *none)
 	int err;
 	(void)none;
 	HOIST_PY_WAITING(err = hoist_ipc_export_memory(memory_of(self), &fd));
-	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(fd);
+	PyObject *ret = err < 0 ? hoist_py_fail(err) : PyLong_FromLong(fd);
+	if (ret == NULL && err == 0)
+		(void)close(fd);
+	return ret;
 }
 
 static PyObject *memory_import(PyObject *type, PyObject *args)
@@ -360,9 +379,12 @@ static PyObject *ipc_export(PyObject *none, PyObject *object)
 	hoist_py_use_buffer(object, 1);
 	HOIST_PY_WAITING(err = hoist_ipc_export(o->buffer, &descriptor, &fd));
 	hoist_py_use_buffer(object, -1);
-	return err < 0 ? hoist_py_fail(err)
-		       : Py_BuildValue("(y#i)", (const char *)&descriptor,
-				       (Py_ssize_t)sizeof descriptor, fd);
+	PyObject *ret = err < 0 ? hoist_py_fail(err)
+				: Py_BuildValue("(y#i)", (const char *)&descriptor,
+						(Py_ssize_t)sizeof descriptor, fd);
+	if (ret == NULL && err == 0 && fd >= 0)
+		(void)close(fd);
+	return ret;
 }
 
 /* ipc_import(description, fd, memory or None): the file descriptor stays the caller's. */
@@ -405,7 +427,8 @@ static PyMethodDef methods[] = {
 	 "get_peer_access($self, peer, /)\n--\n\nWhether a device may access a pool."},
 	{"granularity", memory_granularity, METH_NOARGS,
 	 "granularity($self, /)\n--\n\nBlocks of virtual memory are multiples of so many bytes."},
-	{"trim", memory_trim, METH_NOARGS,
+	{"_trim", memory_trim, METH_NOARGS, NULL},
+	{"trim", memory_trim_apart, METH_NOARGS,
 	 "trim($self, /)\n--\n\nGives back memory that no buffer uses."},
 	{"uuid", memory_uuid, METH_NOARGS, "uuid($self, /)\n--\n\nThe name of a shareable pool."},
 	{"export_memory", memory_export, METH_NOARGS,

@@ -218,7 +218,7 @@ static int add_all(PyObject *module)
 	    hoist_py_add_checkpoint_type(module) < 0 || hoist_py_add_job_type(module) < 0 ||
 	    hoist_py_add_load_type(module) < 0 || hoist_py_add_cache(module) < 0 ||
 	    hoist_py_add_doctor(module) < 0 || hoist_py_add_forecast(module) < 0 ||
-	    hoist_py_add_group(module) < 0)
+	    hoist_py_add_group(module) < 0 || hoist_py_add_waits(module) < 0)
 		return -1;
 	return hoist_py_add_save_type(module);
 }

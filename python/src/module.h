@@ -13,7 +13,7 @@
  *   copies.c      Buffer: copies, fills, the only element
  *   index.c       Buffer: parts by index
  *   exchange.c    Buffer: the buffer protocol and DLPack
- *   exchange-table.c  Buffer: DLPack's table of functions
+ *   exchange-table.c  Buffer, StridedMemoryView: DLPack's table of functions
  *   wrap.c        Buffer: over memory that Python objects own
  *   mmap.c        Buffer: over files
  *   memory.c      Memory: resources; buffers of other processes
@@ -129,8 +129,23 @@ uint64_t hoist_py_now_ns(void);
 int hoist_py_await_stream(hoist_stream *stream);
 int hoist_py_await_event(hoist_event *event);
 
+/* hoist_stream_query(), without the GIL where the call may block. */
+int hoist_py_query(hoist_stream *stream);
+
+/* Calls @self.NAME(), which may wait for long, in another thread if this is the main thread, which
+ * lets Python handle signals meanwhile. */
+PyObject *hoist_py_apart(PyObject *self, const char *name);
+
 /* As hoist_py_await_stream(), for the stream of the Buffer @self. */
 int hoist_py_await_buffer(PyObject *self);
+/* The same for each Buffer of a list. */
+int hoist_py_await_buffers(PyObject *list);
+
+/* As hoist_py_await_stream(), for the streams that a copy between two Buffers waits for: without
+ * @stream both Buffers' own; with @stream that one, where the copy blocks. */
+int hoist_py_await_copy(PyObject *to, PyObject *from, hoist_stream *stream);
+/* The same for a copy to new memory on @stream. */
+int hoist_py_await_copy_to(PyObject *self, hoist_stream *stream);
 
 /* The Stream object of @stream; takes the reference to @stream, even if it fails. */
 PyObject *hoist_py_stream(hoist_stream *stream);
@@ -216,6 +231,7 @@ int hoist_py_add_job_type(PyObject *module);
 int hoist_py_add_load_type(PyObject *module);
 int hoist_py_add_cache(PyObject *module);
 int hoist_py_add_doctor(PyObject *module);
+int hoist_py_add_waits(PyObject *module);
 int hoist_py_add_forecast(PyObject *module);
 int hoist_py_add_group(PyObject *module);
 
@@ -376,8 +392,9 @@ PyObject *hoist_py_dlpack_device(PyObject *self, PyObject *none);
 bool hoist_py_is_read_only_tensor(const struct DLManagedTensorVersioned *tensor);
 /* The BufferError for such a tensor, and a consumer that might write to it. */
 void hoist_py_refuse_read_only(void);
-/* Sets `__dlpack_c_exchange_api__`.  Returns: 0; -1 with an exception. */
-int hoist_py_add_exchange_table(PyTypeObject *type);
+/* Sets Buffer's `__dlpack_c_exchange_api__`, and adds what sets a view's.  Returns: 0; -1 with an
+ * exception. */
+int hoist_py_add_exchange_tables(PyObject *module);
 PyObject *hoist_py_from_dlpack(PyObject *type, PyObject *args, PyObject *keywords);
 
 /* A call of libhoist on the open buffer or job of an object that is locked, which stays open

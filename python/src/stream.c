@@ -131,7 +131,7 @@ static PyObject *answer(int err)
 static PyObject *stream_is_ready(PyObject *self, PyObject *none)
 {
 	(void)none;
-	return answer(hoist_stream_query(stream_of(self)));
+	return answer(hoist_py_query(stream_of(self)));
 }
 
 /* --- Event --- */
@@ -191,8 +191,10 @@ static PyObject *event_synchronize(PyObject *self, PyObject *none)
 
 static PyObject *event_is_ready(PyObject *self, PyObject *none)
 {
+	int err;
 	(void)none;
-	return answer(hoist_event_query(event_of(self)));
+	HOIST_PY_WAITING(err = hoist_event_query(event_of(self)));
+	return answer(err);
 }
 
 static bool is_event(PyObject *object)

@@ -4,6 +4,9 @@
  * Drivers have waits without an end, and no signal wakes them.  So the main thread, in which Python
  * handles signals, asks again and again, and sleeps in between: a sixteenth of the time that has
  * passed, a millisecond at most.  Other threads go straight to the driver's wait.
+ *
+ * Where no stream can be asked, another thread calls, and the main thread waits for that thread
+ * (hoist.waiting.apart()).
  */
 #include <sys/syscall.h>
 #include <time.h>
@@ -61,28 +64,150 @@ int hoist_py_await_event(hoist_event *event)
 	return is_main_thread() ? wait_for_event(event) : 0;
 }
 
+/* A driver's call may block while its queue is full, on work that takes the GIL. */
+int hoist_py_query(hoist_stream *stream)
+{
+	int err;
+	if (strncmp(hoist_device_spec(hoist_stream_device(stream)), "cpu", 3) == 0)
+		return hoist_stream_query(stream);
+	HOIST_PY_WAITING(err = hoist_stream_query(stream));
+	return err;
+}
+
 int hoist_py_await_stream(hoist_stream *stream)
 {
 	hoist_event *event = NULL;
 	int err = 0;
 	if (!is_main_thread())
 		return 0;
-	/* A driver's call may block while its queue is full, on work that takes the GIL. */
 	stream = hoist_stream_ref(stream);
-	HOIST_PY_WAITING(if (hoist_stream_query(stream) == -EAGAIN)(void)
-				 hoist_stream_record(stream, 0, &event));
+	if (hoist_py_query(stream) == -EAGAIN)
+		HOIST_PY_WAITING((void)hoist_stream_record(stream, 0, &event));
 	if (event != NULL)
 		err = wait_for_event(event);
 	HOIST_PY_WAITING(hoist_event_unref(event); hoist_stream_unref(stream));
 	return err;
 }
 
+PyObject *hoist_py_apart(PyObject *self, const char *name)
+{
+	if (!is_main_thread())
+		return PyObject_CallMethod(self, name, NULL);
+	PyObject *waiting = PyImport_ImportModule("hoist.waiting");
+	if (waiting == NULL && PyErr_ExceptionMatches(PyExc_ImportError)) {
+		PyErr_Clear(); /* the interpreter ends */
+		return PyObject_CallMethod(self, name, NULL);
+	}
+	PyObject *method = waiting == NULL ? NULL : PyObject_GetAttrString(self, name);
+	PyObject *ret = method == NULL ? NULL : PyObject_CallMethod(waiting, "apart", "O", method);
+	Py_XDECREF(waiting);
+	Py_XDECREF(method);
+	return ret;
+}
+
+/* run_apart(call, [None, None], release): calls, puts the result or the exception into the list,
+ * and calls release().  Behind the call, and before it, no memory is needed: a thread that ended
+ * without release() would be waited for in vain. */
+static PyObject *run_apart(PyObject *none, PyObject *args)
+{
+	PyObject *call;
+	PyObject *end;
+	PyObject *release;
+	PyObject *type = NULL;
+	PyObject *error = NULL;
+	PyObject *trace = NULL;
+	(void)none;
+	if (!PyArg_UnpackTuple(args, "run_apart", 3, 3, &call, &end, &release))
+		return NULL;
+	PyObject *ret = PyObject_CallNoArgs(call);
+	if (ret == NULL) {
+		PyErr_Fetch(&type, &error, &trace);
+		PyErr_NormalizeException(&type, &error, &trace);
+		if (trace != NULL)
+			(void)PyException_SetTraceback(error, trace);
+		(void)PyList_SetItem(end, 1, error);
+		Py_XDECREF(type);
+		Py_XDECREF(trace);
+	} else {
+		(void)PyList_SetItem(end, 0, ret);
+	}
+	return PyObject_CallNoArgs(release);
+}
+
+static PyMethodDef functions[] = {
+	{"run_apart", run_apart, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+int hoist_py_add_waits(PyObject *module)
+{
+	return PyModule_AddFunctions(module, functions);
+}
+
+static hoist_buffer *buffer_of(PyObject *self)
+{
+	return ((hoist_py_buffer_object *)self)->buffer;
+}
+
 int hoist_py_await_buffer(PyObject *self)
 {
 	HOIST_PY_LOCK(self);
-	const hoist_py_buffer_object *o = (hoist_py_buffer_object *)self;
 	hoist_stream *stream = NULL;
-	if (!is_main_thread() || hoist_buffer_stream(o->buffer, &stream) < 0)
+	if (!is_main_thread() || hoist_buffer_stream(buffer_of(self), &stream) < 0)
 		return 0;
 	return hoist_py_await_stream(stream);
+}
+
+int hoist_py_await_buffers(PyObject *list)
+{
+	int err = 0;
+	for (Py_ssize_t i = 0; err == 0 && i < PyList_Size(list); i++)
+		err = hoist_py_await_buffer(PyList_GetItem(list, i));
+	return err;
+}
+
+/* Says hoist/copy.h's table: does a copy on @stream block?  Layouts are not looked at: a copy that
+ * blocks for its layout alone is not known. */
+static bool blocks(hoist_buffer *to, hoist_buffer *from, hoist_stream *stream)
+{
+	hoist_buffer_info a = {.size = sizeof a};
+	hoist_buffer_info b = {.size = sizeof b};
+	hoist_device_info of_a = {.size = sizeof of_a};
+	hoist_device_info of_b = {.size = sizeof of_b};
+	hoist_device_info of_stream = {.size = sizeof of_stream};
+	if (hoist_buffer_get_info(to, &a) < 0 || hoist_buffer_get_info(from, &b) < 0 ||
+	    hoist_device_get_info(hoist_buffer_device(to), &of_a) < 0 ||
+	    hoist_device_get_info(hoist_buffer_device(from), &of_b) < 0 ||
+	    hoist_device_get_info(hoist_stream_device(stream), &of_stream) < 0)
+		return false; /* the copy fails, too */
+	if (a.is_host_accessible && b.is_host_accessible)
+		return !of_stream.is_host && !a.is_managed && !b.is_managed;
+	return strcmp(of_a.api, of_b.api) != 0 || hoist_dtype_bits(hoist_buffer_dtype(to)) % 8 != 0;
+}
+
+int hoist_py_await_copy(PyObject *to, PyObject *from, hoist_stream *stream)
+{
+	if (!is_main_thread())
+		return 0;
+	if (stream == NULL)
+		return hoist_py_await_buffer(to) < 0 ? -1 : hoist_py_await_buffer(from);
+	hoist_py_use_buffer(to, 1);
+	hoist_py_use_buffer(from, 1);
+	int err = hoist_py_open_buffer(to) == NULL || hoist_py_open_buffer(from) == NULL ? -1 : 0;
+	bool waits = err == 0 && blocks(buffer_of(to), buffer_of(from), stream);
+	hoist_py_use_buffer(to, -1);
+	hoist_py_use_buffer(from, -1);
+	return waits ? hoist_py_await_stream(stream) : err;
+}
+
+int hoist_py_await_copy_to(PyObject *self, hoist_stream *stream)
+{
+	hoist_device_info from = {.size = sizeof from};
+	hoist_device_info to = {.size = sizeof to};
+	if (!is_main_thread() ||
+	    hoist_device_get_info(hoist_buffer_device(buffer_of(self)), &from) < 0 ||
+	    hoist_device_get_info(hoist_stream_device(stream), &to) < 0 ||
+	    strcmp(from.api, to.api) == 0)
+		return 0;
+	return hoist_py_await_buffer(self) < 0 ? -1 : hoist_py_await_stream(stream);
 }

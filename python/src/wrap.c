@@ -332,8 +332,15 @@ PyObject *hoist_py_get_cai(PyObject *self, void *closure)
 	HOIST_PY_LOCK(self);
 	hoist_py_buffer_object *o = (hoist_py_buffer_object *)self;
 	hoist_cai cai = {.size = sizeof cai};
+	hoist_stream *own = NULL;
+	intptr_t number = -1;
 	int err;
 	(void)closure;
+	/* A stream that the interface has no number for is waited for. */
+	if (hoist_buffer_stream(o->buffer, &own) == 0 &&
+	    hoist_stream_to_dlpack(own, &number) == 0 && number == 0 &&
+	    hoist_py_await_stream(own) < 0)
+		return NULL;
 	HOIST_PY_USING(o, err = hoist_buffer_to_cai(o->buffer, &cai));
 	if (err == -ENOTSUP) { /* no attribute: a consumer then asks for another interface */
 		PyErr_SetString(PyExc_AttributeError, hoist_error());

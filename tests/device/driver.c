@@ -5,6 +5,8 @@
 #define SUITE device_driver
 
 #include "base/checked.h"
+#include "device/cuda.h"
+#include "device/hip.h"
 #include "tests/support/device-driver.h"
 
 static void fill(unsigned char *bytes, unsigned seed)
@@ -42,6 +44,45 @@ static void properties(void)
 	cr_assert_str_not_empty(hoist__api_library(api));
 }
 EVERYWHERE(device_has_properties, properties)
+
+/* --- a device with the host's memory: no stand-in is one --- */
+
+static __typeof__(hoist__cuda.cuDeviceGetAttribute) ask_cuda;
+static __typeof__(hoist__hip.hipDeviceGetAttribute) ask_hip;
+static int answer_unified;
+
+static hoist__cu_result cuda_unified(int *ret, hoist__cu_attribute attribute,
+				     hoist__cu_device device)
+{
+	if (attribute != HOIST__CU_ATTRIBUTE_INTEGRATED)
+		return ask_cuda(ret, attribute, device);
+	*ret = 1;
+	return (hoist__cu_result)answer_unified;
+}
+
+static hoist__hip_error hip_unified(int *ret, hoist__hip_attribute attribute, int device)
+{
+	if (attribute != HOIST__HIP_ATTRIBUTE_INTEGRATED)
+		return ask_hip(ret, attribute, device);
+	*ret = 1;
+	return (hoist__hip_error)answer_unified;
+}
+
+static void unified_memory(void)
+{
+	bool is_cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
+	ask_cuda = hoist__cuda.cuDeviceGetAttribute;
+	ask_hip = hoist__hip.hipDeviceGetAttribute;
+	hoist__cuda.cuDeviceGetAttribute = cuda_unified;
+	hoist__hip.hipDeviceGetAttribute = hip_unified;
+	for (answer_unified = 0; answer_unified <= 1; answer_unified++) {
+		OK(is_cuda ? hoist__cuda_probe(dev) : hoist__hip_probe(dev));
+		cr_expect_eq(hoist__dev_props(dev)->is_unified, answer_unified == 0);
+	}
+	hoist__cuda.cuDeviceGetAttribute = ask_cuda;
+	hoist__hip.hipDeviceGetAttribute = ask_hip;
+}
+EVERYWHERE(memory_of_device_and_host, unified_memory)
 
 /* --- memory --- */
 

@@ -5,6 +5,7 @@
  * exception. */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct device {
@@ -100,6 +101,58 @@ int refuse(const struct table *table, int *dropped)
 	int err = table->to_object(&tensor, &object);
 	*dropped = n_dropped;
 	return err;
+}
+
+/* Writes @n bytes, which must be an element's, over the object's first element, by @write. */
+int write_first(const struct table *table, void *object, const void *value, size_t n,
+		int (*write)(uint64_t to, const void *value, size_t n));
+int write_first(const struct table *table, void *object, const void *value, size_t n,
+		int (*write)(uint64_t to, const void *value, size_t n))
+{
+	struct tensor t;
+	if (table->borrow(object, &t) < 0)
+		return -1;
+	if (t.dtype.bits != n * 8 || t.dtype.lanes != 1)
+		return -2;
+	return write((uintptr_t)t.data + t.byte_offset, value, n);
+}
+
+/* The object over 1 x 4 elements of the consumer's own memory, which lasts until n_dropped counts.
+ */
+static void drop_own(struct managed *self)
+{
+	n_dropped++;
+	free(self->context);
+	free(self);
+}
+void *lend(const struct table *table, uint64_t address, int32_t device_type, uint8_t code,
+	   uint8_t bits);
+void *lend(const struct table *table, uint64_t address, int32_t device_type, uint8_t code,
+	   uint8_t bits)
+{
+	static const int64_t layout[4] = {1, 4, 4, 1};
+	struct managed *own = calloc(1, sizeof *own);
+	int64_t *room = malloc(sizeof layout);
+	void *ret;
+	if (own == NULL || room == NULL)
+		abort();
+	memcpy(room, layout, sizeof layout);
+	*own = (struct managed){.major = 1, .minor = 3, .context = room, .deleter = drop_own};
+	own->tensor = (struct tensor){(void *)(uintptr_t)address,
+				      {device_type, 0},
+				      2,
+				      {code, bits, 1},
+				      room,
+				      room + 2,
+				      0};
+	return table->to_object(own, &ret) < 0 ? NULL : ret;
+}
+
+/* Those of lend()'s tensors, and of refuse()'s last one, that were dropped. */
+int dropped(void);
+int dropped(void)
+{
+	return n_dropped;
 }
 
 static void note(void *context, const char *kind, const char *text)

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -188,6 +189,70 @@ int ftruncate(int fd, off_t n)
 {
 	NEXT(ftruncate);
 	return FAILS(SYSTEM, EIO) ? -1 : next(fd, n);
+}
+
+int fstat(int fd, struct stat *ret)
+{
+	NEXT(fstat);
+	return FAILS(SYSTEM, EIO) ? -1 : next(fd, ret);
+}
+
+int madvise(void *where, size_t n, int advice)
+{
+	NEXT(madvise);
+	return FAILS(SYSTEM, ENOMEM) ? -1 : next(where, n, advice);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	NEXT(mkdir);
+	return FAILS(SYSTEM, ENOSPC) ? -1 : next(path, mode);
+}
+
+int unlinkat(int folder, const char *path, int flags)
+{
+	NEXT(unlinkat);
+	return FAILS(SYSTEM, EIO) ? -1 : next(folder, path, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	NEXT(sendmsg);
+	return FAILS(SYSTEM, ENOBUFS) ? -1 : next(fd, message, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+	NEXT(recvmsg);
+	return FAILS(SYSTEM, ENOMEM) ? -1 : next(fd, message, flags);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+	NEXT(memfd_create);
+	return FAILS(SYSTEM, EMFILE) ? -1 : next(name, flags);
+}
+
+/* liburing's calls return the number.  The library is libhoist's own: no global scope has it. */
+#define NEXT_OF_URING(name)                                                                        \
+	static __typeof__(&name) next;                                                             \
+	if (next == NULL)                                                                          \
+	*(void **)&next = dlsym(dlopen("liburing.so.2", RTLD_LAZY | RTLD_NOLOAD), #name)
+
+struct io_uring;
+struct io_uring_params;
+int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p);
+int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p)
+{
+	NEXT_OF_URING(io_uring_queue_init_params);
+	return fails(SYSTEM, __builtin_return_address(0)) ? -ENOMEM : next(entries, ring, p);
+}
+
+int io_uring_submit(struct io_uring *ring);
+int io_uring_submit(struct io_uring *ring)
+{
+	NEXT_OF_URING(io_uring_submit);
+	return fails(SYSTEM, __builtin_return_address(0)) ? -EAGAIN : next(ring);
 }
 
 int fsync(int fd)

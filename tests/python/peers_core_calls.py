@@ -27,6 +27,7 @@ WANTED = {
     "attributes.threshold": "a pool of hoist's keeps its memory until it ends or is trimmed",
     "attributes.set": "hoist sets what the driver lets be set; cuda.core 1.2 sets nothing",
     "graph_memory.outside": "a ValueError in hoist",
+    "views.too large, exported": "hoist exports no elements that lie outside of the memory",
     "decorator.no array": "the vector V209 says RuntimeError, as older releases of cuda.core",
 }
 
@@ -145,7 +146,9 @@ class Calls:
                 "as f8": attempt(view.view, None, np.dtype("f8")),
                 "as 2 x 6": attempt(
                     lambda: np.from_dlpack(view.view(self.side.layout((2, 6), None, 4))).tolist()),
-                "too large": attempt(lambda: view.view(self.side.layout((5, 6), None, 4)).size)}
+                "too large": attempt(lambda: view.view(self.side.layout((5, 6), None, 4)).size),
+                "too large, exported": attempt(
+                    lambda: repr(view.view(self.side.layout((5, 6), None, 4)).__dlpack__()).split(" at ")[0])}
 
     def decorator(self):
         """Arguments that become views."""

@@ -198,6 +198,17 @@ class Layouts(unittest.TestCase):
                 kinds = tuple(repr(a) if isinstance(a, Failed) else type(a).__name__ for a in (one, other))
                 self.found.setdefault((call[0], key, *kinds), (one, other, list(chain.calls)))
 
+    def test_each_wanted_difference_is_there(self):
+        """A call for each entry of WANTED."""
+        for (reason, is_one), begin, call in zip(WANTED, (
+                lambda cls: cls((8, 1, 4), (4, 32, 1), 2), lambda cls: cls((6,), None, 8)), (
+                ("reshaped", (32, 1)), ("repacked", 3, 0, 0)), strict=True):
+            with self.subTest(reason=reason):
+                theirs, ours = begin(Theirs), begin(Ours)
+                answers = [attempt(getattr(layout, call[0]), *call[1:]) for layout in (theirs, ours)]
+                self.assertNotEqual(*answers)
+                self.assertTrue(is_one(call, ours, *answers))
+
     def test_chains(self):
         rng = random.Random(SEED)
         for _ in range(ROUNDS):

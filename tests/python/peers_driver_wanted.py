@@ -135,9 +135,6 @@ REASONS = (
     ("a device reaches its own memory", (
         ("d.CPU().can_access(d.CPU())", "a value", "another value"),
     )),
-    ("hoist does not ask whether a device has memory of its own (the docstring of hoist.driver)", (
-        ("d.CPU().is_host_unified", "a value", "AttributeError: the argument"),
-    )),
     ("hoist.Device() is the CPU; max.driver's base class cannot be made", (
         ("d.Device()", ARGUMENT, "a value"),
     )),

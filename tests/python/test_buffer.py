@@ -124,7 +124,14 @@ class Indexing(unittest.TestCase):
         for _ in range(500):
             shape = tuple(r.randint(1, 5) for _ in range(r.randint(1, 3)))
             buffer, array = counted(*shape)
-            index = tuple(slice(r.randint(0, 2), None, r.choice([1, 2, -1])) for _ in shape)
+            index = [slice(r.randint(0, 2), None, r.choice([1, 2, -1])) if r.random() < 0.7 else r.randrange(extent)
+                     for extent in shape]
+            if r.random() < 0.4:
+                first = r.randint(0, len(index))
+                index[first:r.randint(first, len(index))] = [...]
+            for _ in range(r.choice([0, 0, 1, 2])):
+                index.insert(r.randint(0, len(index)), None)
+            index = tuple(index) if len(index) != 1 or r.random() < 0.5 else index[0]
             value = r.randint(-5, 5)
             buffer[index] = value
             array[index] = value

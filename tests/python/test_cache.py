@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Images that processes share, and the doctor."""
 
+import ctypes
+import functools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +39,15 @@ class Cache(unittest.TestCase):
         while os.listdir(folder) and time.monotonic() < until:
             time.sleep(0.01)
         os.rmdir(folder)
+
+    def test_ctrl_c_ends_an_addition(self):
+        """The signal comes while the addition reads; no code in Python runs that would see the signal."""
+        files.write(self.path, {f"t{number}": ("U8", (1 << 20,)) for number in range(64)})
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, old)
+        kill = functools.partial(ctypes.CDLL(None).kill, os.getpid(), int(signal.SIGINT))
+        self.assertRaises(KeyboardInterrupt, hoist.cache.add, self.path, progress=kill)
+        self.assertEqual(hoist.cache.list(), [])
 
     @staticmethod
     def drop_all():

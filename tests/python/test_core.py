@@ -2,12 +2,19 @@
 """hoist.core: the resources' options, and memory that is named by an address."""
 
 import ctypes
+import threading
+import time
 import unittest
 
 import hoist
-from hoist import core
+from hoist import core, driver
 
 GPUS = ("cuda:0", "hip:0")
+
+
+def content(buffer, stream):
+    stream.synchronize()
+    return buffer._buffer.tobytes()
 
 
 class Resources(unittest.TestCase):
@@ -161,7 +168,13 @@ class Examples(unittest.TestCase):
     def test_options(self):
         pinned = core.PinnedMemoryResource({"numa_id": -1})
         self.assertEqual((pinned.is_ipc_enabled, pinned.numa_id), (False, -1))
-        for wrong in (core.PinnedMemoryResourceOptions(ipc_enabled=True), {"numa_id": 0}):
+        node = core.PinnedMemoryResource({"numa_id": 0})
+        self.assertEqual(node.numa_id, 0)
+        with node.allocate(8) as b:
+            memoryview(b._buffer)[:] = b"12345678"
+        with self.assertRaisesRegex(hoist.errors.InvalidError, "500"):
+            core.PinnedMemoryResource({"numa_id": 500})
+        for wrong in (core.PinnedMemoryResourceOptions(ipc_enabled=True),):
             with self.subTest(wrong=wrong), self.assertRaises(NotImplementedError):
                 core.PinnedMemoryResource(wrong)
         managed = core.ManagedMemoryResource(core.ManagedMemoryResourceOptions(0, "device"))
@@ -185,6 +198,55 @@ class Examples(unittest.TestCase):
         buffer.close()
         self.assertEqual(given, [stream])
         self.assertRaises(RuntimeError, buffer.set_deallocation_stream, stream)
+
+
+class Synchronous(unittest.TestCase):
+    def test_its_end_waits_for_the_stream(self):
+        for spec in GPUS:
+            with self.subTest(spec=spec):
+                mr, stream = core.SynchronousMemoryResource(spec), hoist.Stream(spec)
+                self.assertEqual((mr.is_device_accessible, mr.is_host_accessible, mr.is_managed, mr.device_id),
+                                 (True, False, False, 0))
+                flag = driver.CompletionFlag(hoist.Device(spec))
+                a, b = mr.allocate(64), mr.allocate(64, stream=stream)
+                self.assertNotEqual(a.handle, b.handle)
+                a.fill(5, stream=stream)
+                self.assertEqual(content(a, stream), b"\5" * 64)
+                stream.wait_for_host_value(flag, 1)
+                a.set_deallocation_stream(stream)
+                ended = []
+                closing = threading.Thread(target=lambda: (a.close(), ended.append(flag.load())))
+                closing.start()
+                time.sleep(0.05)
+                flag.signal(1)
+                closing.join()
+                self.assertEqual((ended, a.is_closed), ([1], True))
+                self.assertEqual(list(mr._blocks), [b.handle])
+                b.close()
+                self.assertEqual(mr._blocks, {})
+
+
+class Batches(unittest.TestCase):
+    def test_copies(self):
+        stream = hoist.Stream("cuda:0")
+        mr = core.DeviceMemoryResource("cuda:0", {})
+        sources, targets = ([mr.allocate(64, stream=stream) for _ in range(3)] for _ in range(2))
+        for value, source in enumerate(sources):
+            source.fill(value, stream=stream)
+        core.utils.copy_batch(stream, sources, targets)
+        self.assertEqual([content(target, stream) for target in targets], [bytes([i]) * 64 for i in range(3)])
+        for error, *wrong in ((ValueError, (), ()), (TypeError, sources[0], targets), (TypeError, sources, targets[0]),
+                              (ValueError, sources, targets[1:]), (TypeError, [1], targets[:1]),
+                              (ValueError, sources[:1], [mr.allocate(65, stream=stream)])):
+            self.assertRaises(error, core.utils.copy_batch, stream, *wrong)
+        self.assertRaises(TypeError, core.utils.copy_batch, None, sources, targets)
+        with self.assertRaises(hoist.errors.UnsupportedError):
+            core.utils.copy_batch(stream, sources, targets, options=object())
+
+    def test_no_buffer_protocol(self):
+        buffer = core.PinnedMemoryResource().allocate(8)
+        self.assertRaises(NotImplementedError, buffer.__buffer__, 0)
+        self.assertRaises((NotImplementedError, TypeError), memoryview, buffer)  # Python 3.11: no __buffer__
 
 
 if __name__ == "__main__":

@@ -1,42 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""DLPack's exchange table of hoist.Buffer, used in C by exchanging.c."""
+"""DLPack's exchange tables of hoist.Buffer and of hoist.core's views, used in C by exchanging.c."""
 
 import ctypes
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy as np
 
 import hoist
 from hoist import driver
+from hoist.core.utils import StridedMemoryView
+import consumer
 from vectors import GPUS
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Table(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            raise unittest.SkipTest("no C compiler")
-        cls.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(cls.folder.name, "exchanging.so")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", path,
-                        os.path.join(HERE, "exchanging.c")], check=True)
-        cls.c = ctypes.PyDLL(path)
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        cls.table = ctypes.c_void_p(pointer(hoist.Buffer.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
-        cls.c.around.restype = ctypes.py_object
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+        cls.c = consumer.library()
+        cls.table = consumer.table_of(hoist.Buffer)
 
     def around(self, buffer):
         flags = ctypes.c_uint64()
@@ -85,6 +67,40 @@ class Table(unittest.TestCase):
             self.around(buffer)
         del buffer
         self.assertEqual(sys.getrefcount(array), before)
+
+    def test_views(self):
+        """hoist.core's views have a table of their own, which gives views back."""
+        array = np.arange(12, dtype="f4").reshape(3, 4)
+        view = StridedMemoryView(array[:, ::2], stream_ptr=-1)
+        table = consumer.table_of(StridedMemoryView)
+        self.assertNotEqual(table.value, self.table.value)
+        for _ in range(2):
+            self.assertEqual(self.c.add(table, ctypes.py_object(view), ctypes.c_float(5)), 0)
+        self.assertEqual(array.tolist(), [[10, 1, 12, 3], [14, 5, 16, 7], [18, 9, 20, 11]])
+        flags = ctypes.c_uint64()
+        back = self.c.around(table, ctypes.py_object(view), ctypes.byref(flags))
+        self.assertIs(type(back), StridedMemoryView)
+        self.assertEqual((back.ptr, back.shape, back.strides, back.dtype, flags.value),
+                         (view.ptr, (3, 2), (4, 2), np.dtype("f4"), 0))
+        array.flags.writeable = False
+        base = hoist.Buffer("u8", (16,))
+        closed = hoist.Buffer("u8", (16,))
+        over_closed = StridedMemoryView.from_buffer(closed, (16,), "u8")
+        closed.close()
+        for wrong, kind in ((StridedMemoryView(array, stream_ptr=-1), BufferError), (3, TypeError),
+                            (StridedMemoryView(), BufferError),
+                            (StridedMemoryView.from_buffer(base, (4,), itemsize=4), BufferError),
+                            (over_closed, ValueError)):
+            with self.subTest(wrong=wrong):
+                self.assertRaises(kind, self.c.around, table, ctypes.py_object(wrong), ctypes.byref(flags))
+                self.assertRaises(kind, self.c.add, table, ctypes.py_object(wrong), ctypes.c_float(1))
+        dropped = ctypes.c_int()
+        self.assertRaises(BufferError, self.c.refuse, table, ctypes.byref(dropped))
+        self.assertEqual(dropped.value, 1)
+
+    def test_the_older_name(self):
+        for cls in (hoist.Buffer, driver.Buffer, StridedMemoryView):
+            self.assertIs(cls.__c_dlpack_exchange_api__, cls.__dlpack_c_exchange_api__)
 
     def test_refusals(self):
         closed = hoist.Buffer("f32", (2, 2))

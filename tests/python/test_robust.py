@@ -4,20 +4,28 @@
 HOIST_TEST_FORM=long repeats what chance decides.
 """
 
+import asyncio
+import copy
 import ctypes
 import gc
 import os
+import pickle
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+import unittest.mock
 import weakref
 
 import numpy as np
 
 import hoist
+import hoist.safetensors.numpy as safetensors_numpy
+from hoist import _hoist, core, driver
+import consumer
 import files
 
 LONG = os.environ.get("HOIST_TEST_FORM") == "long"
@@ -185,6 +193,15 @@ class Exit(WithModel):
                 self.assertEqual(out.returncode, -signal.SIGTERM if how == "killed" else 3, out.stderr)
                 self.assertNotIn("Fatal", out.stderr)
 
+    def test_finalizers_at_the_end(self):
+        """Calls that another thread makes otherwise: no other thread runs any more."""
+        code = ("import sys, hoist\nclass Late:\n def __del__(self, hoist=hoist, sys=sys, path=sys.argv[1], device=hoist."
+                "Device('cuda:0')):\n  assert sys.is_finalizing()\n  device.synchronize()\n  hoist.open(path).close()\n"
+                "  sys.stdout.write('done')\n  sys.stdout.flush()\nlate = Late()\n")
+        out = subprocess.run([sys.executable, "-c", code, self.path], capture_output=True, text=True, timeout=100,
+                             check=False)
+        self.assertEqual((out.returncode, out.stdout, out.stderr), (0, "done", ""))
+
     def test_killed_at_once(self):
         """Nothing of a killed process is left: no memory in /dev/shm, no socket's file."""
         before = set(os.listdir("/dev/shm"))
@@ -208,12 +225,22 @@ _ask.restype = Info
 
 
 class Leaks(WithModel):
-    def everything(self):
+    """Rounds of everything leave nothing.  Each part is measured by itself."""
+
+    def setUp(self):
+        # In memory, where there is such a folder: syncing takes no time there.
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.addCleanup(self.folder.cleanup)
+        self.out = os.path.join(self.folder.name, "out.safetensors")
+
+    def loads(self):
         with hoist.open(self.path) as ckpt:
             list(ckpt.items())
             with hoist.load(ckpt, "cuda:0", tensors=["layers.*"], window="8M") as load:
                 next(load)
             hoist.load_all(ckpt, targets=[hoist.Target(tensors="ids"), hoist.Target(tensors="i*")])
+            ckpt.get_slice("layers.0.q")[3:9, ::-2].tobytes()
+            str(hoist.plan(ckpt))
         ids = np.zeros(1000, "q")
         with hoist.load(self.path, into={"ids": ids}) as load:
             dict(load)
@@ -222,11 +249,114 @@ class Leaks(WithModel):
                 hoist.load(self.path, **wrong)
             except hoist.Error:
                 pass
+
+    def event_loops(self):
+        async def take():
+            with hoist.load(self.path, tensors="layers.0.*") as load:
+                async for _, buffer in load:
+                    del buffer
+            with hoist.load(self.path, tensors="ids") as load:
+                await load
+        asyncio.run(take())
+
+    def saves(self):
+        hoist.save({"a": hoist.Buffer("f32", (30, 7), "cuda:0", zero=True), "b": bytes(99)}, self.out, sync=False,
+                   digest=True, metadata={"k": "v"}).wait()
+        hoist.numpy.save_file({"a": np.ones(9)}, self.out)
+        try:
+            hoist.save({"a": 3}, self.out)
+        except TypeError:
+            pass
+
+    def packages(self):
+        """NumPy's arrays, and safetensors' interface."""
+        hoist.numpy.load_file(self.path)["ids"].sum()
+        safetensors_numpy.save_file({"a": np.ones((3, 4))}, self.out)
+        with hoist.safetensors.safe_open(self.out, "np") as file:
+            file.get_slice("a")[1:].sum(), file.get_tensor("a"), file.keys()  # pylint: disable=expression-not-assigned
+        safetensors_numpy.load(safetensors_numpy.save({"a": np.ones(3)}))
+        try:
+            safetensors_numpy.load(b"no file")
+        except hoist.safetensors.SafetensorError:
+            pass
+
+    @staticmethod
+    def buffers():
         buffer = hoist.Buffer("f32", (4, 6), zero=True)
         buffer[1:, ::2] = 5.0
+        buffer[..., None] = 1
         hoist.from_dlpack(np.asarray(buffer)).to("cuda:0").copy().tobytes()
         memoryview(buffer).release()
+        hoist.Buffer.fork([buffer, buffer[1:]])
+        pickle.loads(pickle.dumps(buffer, 5)), copy.deepcopy(buffer)  # pylint: disable=expression-not-assigned
         hoist.Budget("1M").used, str(buffer), hoist.device_count("cuda")  # pylint: disable=pointless-statement
+        memory = ctypes.create_string_buffer(8)
+        ended = []
+        hoist.Buffer.from_address(ctypes.addressof(memory), 8, "u8", 8, release=lambda: ended.append(memory)).close()
+        assert ended == [memory]
+        there = hoist.Buffer("f32", (4,), "cuda:0")
+        hoist.Buffer.from_cuda_array_interface(there).close()
+        del there  # exported memory is parked until a wait for the device
+        hoist.Device("cuda:0").synchronize()
+        for wrong in (lambda: buffer[9], lambda: buffer.read_only().fill(1), lambda: hoist.Buffer("f33", 3)):
+            try:
+                wrong()
+            except (hoist.Error, IndexError):
+                pass
+
+    def exchanges(self):
+        """DLPack's tables, and what consumers drop or never take."""
+        c, flags = consumer.library(), ctypes.c_uint64()
+        buffer = hoist.Buffer("f32", (2, 2), zero=True)
+        view = core.StridedMemoryView(np.ones((2, 2), "f4"), -1)
+        for one in (buffer, view):
+            table = consumer.table_of(type(one))
+            c.around(table, ctypes.py_object(one), ctypes.byref(flags))
+            assert c.add(table, ctypes.py_object(one), ctypes.c_float(1)) == 0
+            assert c.drop(table, ctypes.py_object(one)) == 0
+            one.__dlpack__(), one.__dlpack__(max_version=(1, 0))  # pylint: disable=expression-not-assigned
+        try:
+            c.around(consumer.table_of(hoist.Buffer), ctypes.py_object(buffer.read_only()), ctypes.byref(flags))
+        except BufferError:
+            pass
+
+    @staticmethod
+    def streams():
+        stream, other = hoist.Stream("cuda:0"), hoist.Stream("cpu")
+        flag = driver.CompletionFlag(hoist.Device("cuda:0"))
+        stream.wait_for_host_value(flag, 1)
+        event = stream.record_event()
+        other.wait_for(event)
+        flag.signal(1)
+        other.synchronize()
+        hoist.Device("cuda:0").synchronize()
+        buffer = driver.Buffer.zeros((3, 4), driver.DType.float32, hoist.Device("cuda:0"))
+        buffer.inplace_copy_from(driver.Buffer.zeros((3, 4), driver.DType.float32))
+        buffer[0, 0].item()
+
+    @staticmethod
+    def resources():
+        """hoist.core, and memory of other processes."""
+        stream = hoist.Stream("cuda:0")
+        pool = core.DeviceMemoryResource("cuda:0", {"ipc_enabled": True})
+        with pool.allocate(64, stream=stream) as a, pool.allocate(64, stream=stream) as b:
+            a.fill(1, stream=stream)
+            a.copy_to(b, stream=stream)
+            core.Buffer.from_ipc_descriptor(pool, b.get_ipc_descriptor()).close(stream)
+            pool.get_allocation_handle().close()
+        for resource in (core.PinnedMemoryResource(), core.ManagedMemoryResource(),
+                         core.SynchronousMemoryResource(0), core.VirtualMemoryResource(0)):
+            resource.allocate(64, stream=stream).close(stream)
+        shared = hoist.Buffer("u8", (64,), shareable=True)
+        payload, fd = _hoist.Memory.ipc_export(shared)
+        _hoist.Memory.ipc_import(payload, fd).close()
+        os.close(fd)
+        pool._memory.trim()
+
+    def cached(self):
+        with hoist.cache.attach(self.path) as image:
+            image["ids"][0].item()
+        hoist.cache.list()
 
     @staticmethod
     def allocated():
@@ -242,15 +372,15 @@ class Leaks(WithModel):
         return [sys.getrefcount(one) for one in counted], len(gc.get_objects()), \
             len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
-    def test_rounds_leave_nothing(self):
+    def leave_nothing(self, part, n):
+        """Four times n rounds."""
         for _ in range(20):
-            self.everything()
-        n = 2500 if LONG else 125
+            part()
         before, grown = self.holds(), []
         for _ in range(4):
             memory = self.allocated()
             for _ in range(n):
-                self.everything()
+                part()
             now = self.allocated()
             grown.append((now[0] - memory[0], now[1] - memory[1]))
         after = self.holds()
@@ -263,6 +393,21 @@ class Leaks(WithModel):
         # pool that grows, or a cache that fills, does so in one.
         self.assertLess(min(lost for lost, _ in grown), 16 * n, grown)
         self.assertLess(min(lost for _, lost in grown), n // 2, grown)
+
+    def test_rounds_leave_nothing(self):
+        for part in (self.loads, self.event_loops, self.saves, self.packages, self.buffers, self.exchanges,
+                     self.streams, self.resources):
+            with self.subTest(part=part.__name__):
+                self.leave_nothing(part, 2500 if LONG else 125)
+
+    def test_rounds_with_an_image_leave_nothing(self):
+        with tempfile.TemporaryDirectory(prefix="hc", dir="/tmp") as runtime, \
+                unittest.mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": runtime}):
+            hoist.cache.add(self.path).close()
+            try:
+                self.leave_nothing(self.cached, 2500 if LONG else 125)
+            finally:
+                hoist.cache.drop()
 
 
 class Cycles(WithModel):

@@ -9,11 +9,12 @@ import threading
 import time
 import unittest
 import weakref
+from unittest import mock
 
 import numpy as np
 
 import hoist
-from hoist import driver, streams
+from hoist import _hoist, checkpoint, driver, streams, waiting
 import files
 
 
@@ -105,14 +106,16 @@ class Interrupts(unittest.TestCase):
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
 
-    def held(self, spec):
-        """A stream that waits for a flag, which the test's end signals."""
-        stream = hoist.Stream(spec)
-        flag = driver.CompletionFlag(hoist.Device(spec))
+    def hold(self, stream):
+        """The stream waits for a flag, which the test's end signals."""
+        flag = driver.CompletionFlag(stream.device)
         stream.wait_for_host_value(flag, 1)
         self.addCleanup(stream.synchronize)
         self.addCleanup(flag.signal, 1)
         return stream
+
+    def held(self, spec):
+        return self.hold(hoist.Stream(spec))
 
     def interrupted(self, call):
         files.interrupted(self, call)
@@ -125,12 +128,78 @@ class Interrupts(unittest.TestCase):
             with self.subTest(spec=spec, call="event"):
                 self.interrupted(stream.record_event().synchronize)
             buffer = hoist.Buffer("f32", (4,), stream=stream)
-            calls = [buffer.tobytes, buffer[0].item, buffer.copy,
-                     lambda: buffer.copy_from(hoist.Buffer("f32", (4,), zero=True))]
-            calls += [lambda: memoryview(buffer)] if spec == "cpu" else [lambda: buffer.to("cpu")]
-            for number, call in enumerate(calls):
-                with self.subTest(spec=spec, call=number):
+            host = hoist.Buffer("f32", (4,), zero=True)
+            calls = {
+                "device": stream.device.synchronize, "device.sync": stream.device.sync,
+                "tobytes": buffer.tobytes, "item": buffer[0].item, "copy": buffer.copy,
+                "copy_from": lambda: buffer.copy_from(host), "fill": lambda: buffer.fill(1),
+                "copy_batch": lambda: _hoist.copy_batch([host], [buffer]),
+                "fork": lambda: hoist.Buffer.fork([buffer]),
+                "store": lambda: buffer.__setitem__(0, 1), "store all": lambda: buffer.__setitem__(..., 1),
+                "store a buffer": lambda: host.__setitem__(..., buffer),
+                "_set": lambda: buffer._set((0,), 1),
+                "str": lambda: str(buffer), "repr": lambda: repr(buffer),
+                "describe": lambda: buffer.describe(True), "__dlpack__": buffer.__dlpack__,
+            }
+            calls |= {"memoryview": lambda: memoryview(buffer)} if spec == "cpu" else {
+                "to": lambda: buffer.to("cpu"),
+                "copy_from on a stream": lambda: buffer.copy_from(host, stream=stream),
+                "copy to a stream": lambda: host.copy(stream=stream), "to a stream": lambda: host.to(stream),
+                "copy_batch on a stream": lambda: _hoist.copy_batch([buffer], [host], stream),
+                "host and host on a stream": lambda: host.copy_from(hoist.Buffer("f32", (4,)), stream=stream),
+                "fill on a stream": lambda: buffer[::2].fill(1, stream=stream),
+                "__dlpack__ to the host": lambda: buffer.__dlpack__(stream=stream.native, dl_device=(1, 0)),
+            }
+            for name, call in calls.items():
+                with self.subTest(spec=spec, call=name):
                     self.interrupted(call)
+
+    def test_a_stream_without_a_number_in_the_array_interface(self):
+        stream = hoist.Stream("hip:0", native=0)
+        buffer = hoist.Buffer("f32", (4,), stream=stream)
+        self.hold(stream)
+        self.interrupted(lambda: buffer.__cuda_array_interface__)
+
+    def test_exported_memory_that_went_back(self):
+        memory = _hoist.Memory("device", hoist.Device("cuda:0"))
+        buffer = memory.alloc(1 << 20)
+        self.assertTrue(buffer.__cuda_array_interface__["data"])
+        del buffer  # parked, until a wait for the device
+        self.held("cuda:0")
+        self.interrupted(memory.trim)
+
+    def test_calls_that_another_thread_makes(self):
+        # The functions that they call have no end that this test could delay.
+        for name, call in (("doctor", hoist.doctor), ("Checkpoint.__new__", lambda: hoist.open("nothing")),
+                           ("Checkpoint.__new__", lambda: hoist.load("nothing"))):
+            may_end, threads = threading.Event(), []
+
+            def wait(*_, may_end=may_end, threads=threads, **__):
+                threads.append(threading.get_ident())
+                may_end.wait()
+                raise FileNotFoundError
+
+            owner, attribute = (checkpoint.Checkpoint, "__new__") if "." in name else (_hoist, name)
+            with self.subTest(call=name), mock.patch.object(owner, attribute, wait):
+                try:
+                    self.interrupted(call)
+                    self.assertNotIn(threading.get_ident(), threads)
+                finally:
+                    may_end.set()
+                threads.clear()
+                self.assertRaises(FileNotFoundError, call)
+
+    def test_apart(self):
+        self.assertEqual(waiting.apart(lambda: threading.get_ident() == threading.main_thread().ident), False)
+        with self.assertRaises(KeyError):
+            waiting.apart(lambda: {}["a"])
+        with mock.patch("_thread.start_new_thread", side_effect=RuntimeError("can't start new thread")):
+            self.assertEqual(waiting.apart(threading.get_ident), threading.get_ident())
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(waiting.apart(threading.get_ident)))
+        thread.start()
+        thread.join()
+        self.assertEqual(seen, [thread.ident])
 
     def test_a_wait_goes_on_after_another_signal(self):
         seen = []

@@ -254,11 +254,12 @@ def attributes(t, spec):
     t.assertGreaterEqual(other.attributes.used_mem_high, 0)
 
 
-@vector("V151")
-def one_resource_for_graphs(t):
-    a = core.GraphMemoryResource(hoist.Device("cuda:0"))
-    t.assertIs(core.GraphMemoryResource(hoist.Device("cuda:0")), a)
-    t.assertIs(core.GraphMemoryResource(0), a)
+@vector("V151", on=GPUS)
+def one_resource_for_graphs(t, spec):
+    a = core.GraphMemoryResource(hoist.Device(spec))
+    t.assertIs(core.GraphMemoryResource(hoist.Device(spec)), a)
+    if spec == "cuda:0":  # the ordinal 0
+        t.assertIs(core.GraphMemoryResource(0), a)
 
 
 @vector("V153")
@@ -268,13 +269,13 @@ def no_rdma(t):
             core.VirtualMemoryResource(hoist.Device(spec), {"gpu_direct_rdma": True})
 
 
-def shareable(spec="cuda:0"):
+def shareable(spec):
     return core.DeviceMemoryResource(hoist.Device(spec), {"ipc_enabled": True})
 
 
-@vector("V154")
-def wrong_descriptors(t):
-    mr = shareable()
+@vector("V154", on=GPUS)
+def wrong_descriptors(t, spec):
+    mr = shareable(spec)
     b = mr.allocate(1024)
     good = b.get_ipc_descriptor()
     make = core.IPCBufferDescriptor._init
@@ -284,11 +285,11 @@ def wrong_descriptors(t):
     t.assertRaises(RuntimeError, core.IPCBufferDescriptor)
 
 
-@vector("V155")
-def another_pool(t):
-    mr = shareable()
+@vector("V155", on=GPUS)
+def another_pool(t, spec):
+    mr = shareable(spec)
     b = mr.allocate(64)
-    t.assertRaises(hoist.Error, core.Buffer.from_ipc_descriptor, shareable(), b.get_ipc_descriptor())
+    t.assertRaises(hoist.Error, core.Buffer.from_ipc_descriptor, shareable(spec), b.get_ipc_descriptor())
     t.assertRaises(TypeError, core.Buffer.from_ipc_descriptor, mr, b)
 
 
@@ -313,9 +314,9 @@ def take(pipe):
         raise
 
 
-def child(t):
+def child(t, spec):
     """A child that has a pool's buffer twice: what it says, and what the parent sees then."""
-    mr = shareable()
+    mr = shareable(spec)
     b = mr.allocate(1024)
     b.fill(b"A", stream=mr.device.default_stream)
     mr.device.synchronize()
@@ -332,32 +333,32 @@ def child(t):
     return answer, b._buffer.tobytes()
 
 
-@vector("V156")
-def a_mapped_pool(t):
-    answer, _ = child(t)
+@vector("V156", on=GPUS)
+def a_mapped_pool(t, spec):
+    answer, _ = child(t, spec)
     t.assertEqual(answer.get("allocate"), "TypeError")
-    text = pickle.dumps(shareable().allocate(10))
+    text = pickle.dumps(shareable(spec).allocate(10))
     core.ipc._registry.clear()
     with t.assertRaisesRegex(RuntimeError, "was not found"):
         pickle.loads(text)
 
 
-@vector("V157")
-def two_processes(t):
-    answer, seen = child(t)
+@vector("V157", on=GPUS)
+def two_processes(t, spec):
+    answer, seen = child(t, spec)
     t.assertEqual((answer.get("size"), answer.get("is_mapped"), answer.get("seen")),
                   (1024, True, b"A" * 1024))
     t.assertEqual(seen, b"B" * 1024)
 
 
-@vector("V159")
-def imported_twice(t):
-    t.assertIs(child(t)[0].get("same"), True)
+@vector("V159", on=GPUS)
+def imported_twice(t, spec):
+    t.assertIs(child(t, spec)[0].get("same"), True)
 
 
-@vector("V160")
-def handles(t):
-    handle = shareable().get_allocation_handle()
+@vector("V160", on=GPUS)
+def handles(t, spec):
+    handle = shareable(spec).get_allocation_handle()
     t.assertGreaterEqual(int(handle), 0)
     os.fstat(handle.handle)
     handle.close()

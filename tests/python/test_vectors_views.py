@@ -107,10 +107,10 @@ def views_do_not_leak(t):
     t.assertEqual(sys.getrefcount(array), before)
 
 
-@vector("V209")
-def views_want_a_stream(t):
+@vector("V209", on=GPUS)
+def views_want_a_stream(t, spec):
     t.assertRaises(BufferError, StridedMemoryView, np.ones(3))
-    t.assertRaises(BufferError, StridedMemoryView, hoist.Buffer("f32", (3,), "cuda:0"))
+    t.assertRaises(BufferError, StridedMemoryView, hoist.Buffer("f32", (3,), spec))
     t.assertRaises(RuntimeError, StridedMemoryView, object(), -1)
 
 
@@ -203,6 +203,24 @@ def files(t):
             b.copy_from(hoist.Buffer("f32", (10,)))
         with t.assertRaises(BufferError):
             b[0] = 1
+
+
+@vector("V222")
+def another_type(t):
+    b = hoist.Buffer("f32", (3,), zero=True)
+    with t.assertRaisesRegex(ValueError, "i4 of float32"):
+        b.__array__("i4", copy=False)
+    t.assertEqual(b.__array__("i4").dtype, np.dtype("i4"))
+
+
+@vector("V222", on=GPUS)
+def the_cpu_cannot_touch_it(t, spec):
+    b = hoist.Buffer("f32", (3,), spec, zero=True)
+    with t.assertRaisesRegex(BufferError, "device memory"):
+        memoryview(b)
+    with t.assertRaisesRegex(TypeError, "device memory"):
+        b.__array__()
+    t.assertEqual(b.tobytes(), bytes(12))
 
 
 @vector("V223", on=ALL)

@@ -15,7 +15,7 @@ import unittest
 ALL = ("cpu", "cuda:0", "hip:0")
 GPUS = ("cuda:0", "hip:0")
 
-held = set()  # the numbers of the vectors that some file has
+held = {}  # the number of each vector that some file has: the devices that its tests are for
 
 
 def vectors(name):
@@ -23,7 +23,7 @@ def vectors(name):
     case = type(name, (unittest.TestCase,), {"__module__": f"test_{name.lower()}"})
 
     def vector(number, on=None):
-        held.add(number)
+        held.setdefault(number, set()).update(on or ())
 
         def add(function):
             title = f"test_{number}_{function.__name__}"

@@ -7,7 +7,8 @@ from .buffer import Buffer
 from .memory import (DeviceMemoryResource, DeviceMemoryResourceOptions, GraphMemoryResource,
                      LegacyPinnedMemoryResource, ManagedMemoryResource, ManagedMemoryResourceOptions,
                      MemoryResource, PinnedMemoryResource,
-                     PinnedMemoryResourceOptions, VirtualMemoryResource, VirtualMemoryResourceOptions)
+                     PinnedMemoryResourceOptions, SynchronousMemoryResource, VirtualMemoryResource,
+                     VirtualMemoryResourceOptions)
 from .utils import StridedMemoryView, args_viewable_as_strided_memory
 from .ipc import IPCAllocationHandle, IPCBufferDescriptor
 
@@ -15,5 +16,5 @@ __all__ = ["Buffer", "Device", "DeviceMemoryResource", "DeviceMemoryResourceOpti
            "GraphMemoryResource", "IPCAllocationHandle", "IPCBufferDescriptor",
            "LegacyPinnedMemoryResource", "ManagedMemoryResource", "ManagedMemoryResourceOptions",
            "MemoryResource", "PinnedMemoryResource", "PinnedMemoryResourceOptions", "Stream",
-           "StridedLayout", "StridedMemoryView", "VirtualMemoryResource",
+           "StridedLayout", "StridedMemoryView", "SynchronousMemoryResource", "VirtualMemoryResource",
            "VirtualMemoryResourceOptions", "args_viewable_as_strided_memory", "utils"]

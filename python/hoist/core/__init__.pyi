@@ -13,6 +13,7 @@ from .memory import LegacyPinnedMemoryResource as LegacyPinnedMemoryResource
 from .memory import ManagedMemoryResource as ManagedMemoryResource
 from .memory import MemoryResource as MemoryResource
 from .memory import PinnedMemoryResource as PinnedMemoryResource
+from .memory import SynchronousMemoryResource as SynchronousMemoryResource
 from .memory import VirtualMemoryResource as VirtualMemoryResource
 from .memory import DeviceMemoryResourceOptions as DeviceMemoryResourceOptions
 from .memory import ManagedMemoryResourceOptions as ManagedMemoryResourceOptions
@@ -25,5 +26,5 @@ __all__ = ["Buffer", "Device", "DeviceMemoryResource", "DeviceMemoryResourceOpti
            "GraphMemoryResource", "IPCAllocationHandle", "IPCBufferDescriptor",
            "LegacyPinnedMemoryResource", "ManagedMemoryResource", "ManagedMemoryResourceOptions",
            "MemoryResource", "PinnedMemoryResource", "PinnedMemoryResourceOptions", "Stream",
-           "StridedLayout", "StridedMemoryView", "VirtualMemoryResource",
+           "StridedLayout", "StridedMemoryView", "SynchronousMemoryResource", "VirtualMemoryResource",
            "VirtualMemoryResourceOptions", "args_viewable_as_strided_memory", "utils"]

@@ -288,6 +288,12 @@ class Buffer:
             stream = None
         self._buffer.fill(pattern, stream=stream)
 
+    # --- the buffer protocol, which cuda.core refuses in these words, too ---
+
+    def __buffer__(self, flags, /):
+        raise NotImplementedError("a Buffer has no view of Python's buffer protocol: "
+                                  "np.from_dlpack(buffer) gives an array of host memory")
+
     # --- DLPack ---
 
     def __dlpack_device__(self):

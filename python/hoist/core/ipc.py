@@ -108,7 +108,10 @@ def uuid_of(mr):
 def allocation_handle(mr):
     """A pool's handle."""
     _check(mr)
-    return IPCAllocationHandle._init(mr._open().export_memory(), uuid_of(mr))
+    ret = IPCAllocationHandle.__new__(IPCAllocationHandle)
+    ret._fd, ret._uuid = -1, uuid_of(mr)
+    ret._fd = mr._open().export_memory()  # needs no memory behind the call, which would lose the descriptor
+    return ret
 
 
 def from_allocation_handle(cls, device, handle):

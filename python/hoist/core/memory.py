@@ -43,7 +43,7 @@ class PinnedMemoryResourceOptions:
     max_size : int
         Bytes; 0: no limit.
     numa_id : int, optional
-        A node is refused: pinned memory lies where its device is near.
+        The NUMA node of the memory; None or -1: one that is near the device.
     """
 
     ipc_enabled: bool = False
@@ -435,26 +435,28 @@ class PinnedMemoryResource(_Native):
     Parameters
     ----------
     options : object or dict, optional
-        `max_size` (bytes; 0: no limit).
+        `max_size` (bytes; 0: no limit), `numa_id` (the node of the memory).
     device : int, str or Device
 
     Raises
     ------
     UnsupportedError
-        `ipc_enabled` is true, or `numa_id` names a node.
+        `ipc_enabled` is true.
+    InvalidError
+        There is no such node.
     """
 
     is_ipc_enabled = property(lambda self: False, doc="False: hoist shares no pinned memory.")
-    numa_id = property(lambda self: -1, doc="-1: the memory lies where its device is near.")
+    numa_id = property(lambda self: self._node,
+                       doc="The node that was asked for; -1: one that is near the device.")
 
     def __init__(self, options=None, device=0):
         if _option(options, "ipc_enabled", False):
             raise UnsupportedError("hoist shares no pinned memory with other processes: leave out "
                                    "ipc_enabled, or share a buffer by hoist.Buffer(shareable=True)")
-        if _option(options, "numa_id") not in (None, -1):
-            raise UnsupportedError("hoist chooses the NUMA node of pinned memory by the device: leave "
-                                   "out numa_id")
-        super().__init__(_hoist.Memory("pinned", _hoist.Device(device),
+        node = _option(options, "numa_id")
+        self._node = -1 if node is None else node
+        super().__init__(_hoist.Memory("pinned", _hoist.Device(device), node=self._node,
                                        limit=_option(options, "max_size", 0)))
 
     device_id = property(lambda self: -1, doc="-1: the memory is the CPU's.")
@@ -473,6 +475,62 @@ class LegacyPinnedMemoryResource(PinnedMemoryResource):
     def device_id(self):
         """Pinned memory belongs to no device."""
         raise RuntimeError("pinned memory belongs to no device")
+
+
+class SynchronousMemoryResource(MemoryResource):
+    """Memory of a device without pools: cuda.core's `_SynchronousMemoryResource`.
+
+    A block is ready for all streams.  Its end waits for the stream that is named last.
+
+    Parameters
+    ----------
+    device_id : int, str or Device
+    """
+
+    is_device_accessible = property(lambda self: True, doc="True.")
+    is_host_accessible = property(lambda self: False, doc="False.")
+    device_id = property(lambda self: self._id, doc="The device's number, as the driver counts.")
+
+    def __init__(self, device_id):
+        device = _hoist.Device(device_id)
+        self._memory, self._id, self._blocks = _hoist.Memory("device", device), device.id, {}
+
+    def allocate(self, size, stream=None):
+        """A Buffer of the device's memory.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        stream : Stream, optional
+            Has no effect.
+
+        Returns
+        -------
+        Buffer
+
+        Raises
+        ------
+        OutOfMemoryError
+            The device's memory is exhausted.
+        """
+        block = self._memory.alloc(size)
+        self._blocks[block.address] = block
+        return Buffer.from_handle(block.address, size, mr=self)
+
+    def deallocate(self, ptr, size, stream=None):
+        """Gives a block back, behind a wait for `stream`.
+
+        Parameters
+        ----------
+        ptr : int
+        size : int
+            Bytes.
+        stream : Stream, optional
+        """
+        if stream is not None:
+            stream.synchronize()
+        self._blocks.pop(ptr).close()
 
 
 class ManagedMemoryResource(_Native):

@@ -105,6 +105,9 @@ class PinnedMemoryResource(_Native):
 
 class LegacyPinnedMemoryResource(PinnedMemoryResource): ...
 
+class SynchronousMemoryResource(MemoryResource):
+    def __init__(self, device_id: Device | int | str) -> None: ...
+
 class ManagedMemoryResource(_Native):
     def __init__(self, options: Any = None, device: Device | int | str = 0) -> None: ...
     @property

@@ -4,6 +4,7 @@
 import functools
 
 from .. import _hoist
+from ..errors import UnsupportedError
 from .buffer import Buffer
 
 _Buffer = _hoist.Buffer
@@ -68,6 +69,7 @@ def _is_numpy(array):
     return hasattr(array, "__array_interface__") and not hasattr(array, "__cuda_array_interface__")
 
 
+@_hoist.add_exchange_table
 class StridedMemoryView:
     """Where an array's elements lie: address, shape, strides in elements, dtype, device.
 
@@ -89,10 +91,11 @@ class StridedMemoryView:
         The object has neither DLPack nor the CUDA Array Interface.
     """
 
-    __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly")
+    __slots__ = ("_buffer", "_layout", "_dtype", "_object", "_readonly", "_lent")
 
     def __init__(self, obj=None, stream_ptr=None):
         self._buffer = self._layout = self._dtype = self._object = None
+        self._lent = []
         self._readonly = False
         if obj is not None:
             self._import(obj, stream_ptr)
@@ -318,6 +321,12 @@ class StridedMemoryView:
         ret = self._buffer._with_layout(self._layout, str(self._dtype))
         return ret.read_only() if self._readonly else ret
 
+    def _exchanged(self):
+        """The Buffer that the exchange table reads, whose shape and strides are there as long as the view."""
+        if not self._lent:
+            self._lent.append(self._typed())
+        return self._lent[0]  # one for all threads, which may have added several
+
     def __dlpack__(self, **request):
         """A capsule over the view's memory; the arguments are those of `hoist.Buffer.__dlpack__()`."""
         return self._typed().__dlpack__(**request)
@@ -373,6 +382,11 @@ class StridedMemoryView:
                 f"exporting_obj={type(self._object).__name__})")
 
 
+def _view_over(buffer):
+    """The view of a tensor that the exchange table was given."""
+    return StridedMemoryView()._over(buffer, buffer)
+
+
 def _check_size(layout, dtype):
     bits = None if dtype is None else _hoist.dtype_info(str(dtype))["bits"]
     if bits is not None and bits != 8 * layout.itemsize:
@@ -404,6 +418,41 @@ def _layout_from(shape, strides, itemsize, dtype):
 def _has_interface(obj):
     return (hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__")) or \
         hasattr(obj, "__cuda_array_interface__")
+
+
+def copy_batch(stream, srcs, dsts, *, options=None):
+    """Queues copies of several buffers, whose bytes must be as many in pairs.
+
+    Parameters
+    ----------
+    stream : Stream
+    srcs, dsts : sequence of Buffer
+    options : None
+        hoist has no options of copies.
+
+    Raises
+    ------
+    TypeError
+        A single Buffer is given, no stream, or what is no Buffer.
+    ValueError
+        The numbers of buffers or of bytes differ, or there are no buffers.
+    UnsupportedError
+        `options` are given.
+    """
+    if stream is None:
+        raise TypeError("copy_batch() needs a stream")
+    if isinstance(srcs, Buffer) or isinstance(dsts, Buffer):
+        raise TypeError("copy_batch() takes sequences of Buffers; copy_to() copies one")
+    if options is not None:
+        raise UnsupportedError("hoist has no options of copies: leave out options, or copy one by one")
+    srcs, dsts = list(srcs), list(dsts)
+    if len(srcs) != len(dsts) or not srcs:
+        raise ValueError(f"{len(srcs)} sources and {len(dsts)} destinations")
+    for src, dst in zip(srcs, dsts):
+        if not isinstance(src, Buffer) or not isinstance(dst, Buffer):
+            raise TypeError("copy_batch() copies hoist.core's Buffers")
+        dst._same_size(src)
+    _hoist.copy_batch([dst._buffer for dst in dsts], [src._buffer for src in srcs], stream)
 
 
 class _Argument:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from typing_extensions import Self
 
 from .._hoist import Stream, StridedLayout
+from .buffer import Buffer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 class StridedMemoryView:
+    __dlpack_c_exchange_api__: ClassVar[Any]
+    __c_dlpack_exchange_api__: ClassVar[Any]
     def __init__(self, obj: Any = None, stream_ptr: int | None = None) -> None: ...
     @classmethod
     def from_dlpack(cls, obj: Any, stream_ptr: int | None = None) -> Self: ...
@@ -50,4 +53,5 @@ class StridedMemoryView:
     def copy_to(self, other: StridedMemoryView, stream: Stream, allocator: Any = None,
                 blocking: bool | None = None) -> None: ...
 
+def copy_batch(stream: Stream, srcs: Sequence[Buffer], dsts: Sequence[Buffer], *, options: None = None) -> None: ...
 def args_viewable_as_strided_memory(arg_indices: Sequence[int]) -> Callable[[_F], _F]: ...

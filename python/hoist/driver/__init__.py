@@ -14,8 +14,6 @@ begin_launch_trace, take_launch_trace, launch_trace, LaunchTraceEntry
     hoist launches no kernels, and keeps no list of its copies; HOIST_DEBUG=device logs them.
 get_virtual_cpu_target, set_virtual_cpu_target
     They choose the CPU that kernels are compiled for; hoist compiles nothing.
-Device.is_host_unified
-    hoist does not ask drivers whether a device has memory of its own.
 HostHazardError is another name of hoist.errors.DeviceError
     A host access waits for the work on the buffer's stream, and raises the error of that work.
 """

@@ -111,6 +111,7 @@ Test(device, info_describes_each, .init = open_all)
 		cr_expect_eq(info.is_compatible, 1);
 		cr_expect_eq(info.is_virtual, 0);
 		cr_expect_eq(info.driver_version == 0, i == 0);
+		cr_expect_eq(info.is_host_unified, i == 0);
 		cr_expect_str_eq(hoist_device_spec(devices[i]), lib_specs[i]);
 	}
 }
