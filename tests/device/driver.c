@@ -5,8 +5,6 @@
 #define SUITE device_driver
 
 #include "base/checked.h"
-#include "device/cuda.h"
-#include "device/hip.h"
 #include "tests/support/device-driver.h"
 
 static void fill(unsigned char *bytes, unsigned seed)
@@ -14,75 +12,6 @@ static void fill(unsigned char *bytes, unsigned seed)
 	for (size_t i = 0; i < BYTES; i++)
 		bytes[i] = (unsigned char)((i * 2654435761u + seed) >> 11);
 }
-
-/* --- properties --- */
-
-static void properties(void)
-{
-	const struct hoist__dev_props *props = hoist__dev_props(dev);
-	enum hoist__api api = hoist__dev_api(dev);
-	struct hoist__dev *again = NULL;
-	unsigned part;
-	int count = 0;
-	OK(hoist__dev_count(api, &count));
-	cr_assert_geq(count, 1);
-	OK(hoist__dev_get(api, 0, &again));
-	cr_assert_eq(again, dev);
-	cr_assert_eq(hoist__dev_get(api, count, &again), -EINVAL);
-	SAYS("there is no device");
-	cr_assert_eq(again, dev);
-	cr_assert_str_not_empty(props->name);
-	cr_assert_eq(strncmp(props->architecture, api == HOIST__API_CUDA ? "sm_" : "gfx", 3), 0);
-	cr_assert_gt(strlen(props->architecture), 3, "%s", props->architecture);
-	cr_assert_null(strchr(props->architecture, ':'));
-	cr_assert_eq(sscanf(props->pci, "%x:%x:%x.%x", &part, &part, &part, &part), 4, "%s",
-		     props->pci);
-	cr_assert_gt(props->total_bytes, BYTES);
-	cr_assert_gt(props->driver_version, 0);
-	cr_assert_geq(props->numa_node, -1);
-	cr_assert_eq(props->emulated, hoist__api_emulated(api));
-	cr_assert_str_not_empty(hoist__api_library(api));
-}
-EVERYWHERE(device_has_properties, properties)
-
-/* --- a device with the host's memory: no stand-in is one --- */
-
-static __typeof__(hoist__cuda.cuDeviceGetAttribute) ask_cuda;
-static __typeof__(hoist__hip.hipDeviceGetAttribute) ask_hip;
-static int answer_unified;
-
-static hoist__cu_result cuda_unified(int *ret, hoist__cu_attribute attribute,
-				     hoist__cu_device device)
-{
-	if (attribute != HOIST__CU_ATTRIBUTE_INTEGRATED)
-		return ask_cuda(ret, attribute, device);
-	*ret = 1;
-	return (hoist__cu_result)answer_unified;
-}
-
-static hoist__hip_error hip_unified(int *ret, hoist__hip_attribute attribute, int device)
-{
-	if (attribute != HOIST__HIP_ATTRIBUTE_INTEGRATED)
-		return ask_hip(ret, attribute, device);
-	*ret = 1;
-	return (hoist__hip_error)answer_unified;
-}
-
-static void unified_memory(void)
-{
-	bool is_cuda = hoist__dev_api(dev) == HOIST__API_CUDA;
-	ask_cuda = hoist__cuda.cuDeviceGetAttribute;
-	ask_hip = hoist__hip.hipDeviceGetAttribute;
-	hoist__cuda.cuDeviceGetAttribute = cuda_unified;
-	hoist__hip.hipDeviceGetAttribute = hip_unified;
-	for (answer_unified = 0; answer_unified <= 1; answer_unified++) {
-		OK(is_cuda ? hoist__cuda_probe(dev) : hoist__hip_probe(dev));
-		cr_expect_eq(hoist__dev_props(dev)->is_unified, answer_unified == 0);
-	}
-	hoist__cuda.cuDeviceGetAttribute = ask_cuda;
-	hoist__hip.hipDeviceGetAttribute = ask_hip;
-}
-EVERYWHERE(memory_of_device_and_host, unified_memory)
 
 /* --- memory --- */
 
