@@ -191,6 +191,28 @@ static int copy(struct hoist__load_source *source, size_t file, uint64_t offset,
 	return err;
 }
 
+/* Chunks that are cut at cells have one (lib/swarm/cells.h).  A neighbour may fill its slot anew
+ * amid a copy, which only the crew's copies notice, so devices copy from this member's own slots
+ * alone. */
+static unsigned char *reach(struct hoist__load_source *source, const struct hoist__chunk *chunk)
+{
+	struct hoist__far *far = hoist__far_of(source);
+	size_t file = hoist__cells_file_of(&far->cells, chunk);
+	size_t cell = hoist__cells_at(&far->cells, file, chunk->offset);
+	if (hoist__cells_at(&far->cells, file, chunk->offset + chunk->need - 1) != cell)
+		return NULL;
+	pthread_mutex_lock(&far->lock);
+	int i = hoist__swarm_slot_of(far->swarm, cell);
+	bool own = i >= 0 && !far->slots[i].lost && far->slots[i].loan.bytes == NULL;
+	pthread_mutex_unlock(&far->lock);
+	if (!own)
+		return NULL;
+	unsigned char *slot = hoist__far_slot(far, (unsigned)i);
+	bool pinned =
+		hoist__cell_pin(&far->pins, far->load->job.dev, slot, false, &far->slots[i].pinned);
+	return pinned ? slot + chunk->offset % HOIST__CELL_BYTES : NULL;
+}
+
 static void landed(struct hoist__load_source *source, const struct hoist__chunk *chunk)
 {
 	struct hoist__far *far = hoist__far_of(source);
@@ -272,6 +294,7 @@ const struct hoist__load_source_ops hoist__far_ops = {
 	.look = look,
 	.alike = alike,
 	.copy = copy,
+	.reach = reach,
 	.landed = landed,
 	.step = step,
 	.end = end,

@@ -87,6 +87,7 @@
 #include "base/error.h"
 #include "hoist/group.h"
 #include "lib/swarm/cell-charge.h"
+#include "lib/swarm/cell-pin.h"
 #include "lib/swarm/cell-read.h"
 #include "lib/swarm/cells.h"
 #include "lib/far/far-loan.h"
@@ -186,7 +187,8 @@ struct hoist__far_slot {
 	bool leaving;			    /* the swarm waits for the last of these */
 	bool failed;			    /* a piece did not come whole */
 	bool offered;
-	bool populated; /* its own memory has pages */
+	bool populated; /* its own memory has pages, */
+	bool pinned;	/* and is registered with the devices' driver: the driving thread's */
 	bool lost;	/* it is HERE, but its giver has filled the slot anew */
 	struct hoist__far_loan loan;
 	bool has_digest;
@@ -237,6 +239,7 @@ struct hoist__far {
 	struct hoist__far_board *board; /* NULL: `region` */
 	struct hoist__region *region;
 	unsigned char *arena;
+	struct hoist__cell_pins pins; /* the driving thread's */
 	struct hoist__cells cells;
 	struct hoist__swarm_wants wants;
 
