@@ -172,10 +172,10 @@ struct hoist__fabric_facts {
 	char library[256];     /* the path of libucp */
 	char transports[4096]; /* "tcp/eth0 posix/memory ...": transport/device, in UCX's order */
 	unsigned n_more;       /* that have no room there */
-	bool rdma;	       /* one of them is RDMA, */
-	bool cuda;	       /* moves memory of CUDA's devices, */
-	bool rocm;	       /* of ROCm's, */
-	bool network;	       /* or reaches other machines */
+	bool rdma;	       /* one is RDMA */
+	bool cuda;	       /* one moves memory of CUDA's devices */
+	bool rocm;	       /* one moves that of ROCm's */
+	bool network;	       /* one reaches other machines */
 };
 
 /* Adds the transports and devices by which bytes go to the peer, "tcp/eth0 rc_mlx5/mlx5_0:1", to

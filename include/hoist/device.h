@@ -93,8 +93,9 @@ typedef struct hoist_device_info {
 	int driver_version;   /* as the driver encodes it (13000); 0 for the CPU */
 	const char *library;  /* the path of the driver's library; "" for the CPU */
 	const char *library_reason; /* why hoist uses this library: "this process had loaded it" */
-	int is_host_unified; /* 1: the device's memory is the host's, as an integrated GPU's is, and
-			      * the CPU's.  That a buffer can be touched by both does not follow */
+	int is_host_unified; /* 1: device and host share one memory, as an integrated GPU does, and
+			      * the CPU.  The host may still be unable to touch a buffer of the
+			      * device */
 } hoist_device_info;
 
 /* Fills @info up to info->size.  Strings live as long as the device.

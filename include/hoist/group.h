@@ -58,8 +58,8 @@
  *
  * A load begins once n_ranks have come, or, if n_ranks is 0, nobody new has come for a second; after
  * the timeout, with those that are there.  A rank that comes when others have begun takes part from
- * a place on that they have not come to: some tens of MiB ahead, or, if digests are made, the next
- * tensor or file behind.  It reads the bytes before by itself, or asks the others for them if it has no
+ * a place on that they have not reached: some tens of MiB ahead, or, if digests are made, the
+ * beginning of the next tensor or file.  It reads the bytes before by itself, or asks the others for them if it has no
  * files.  A rank that has all that it wants stays until those that need its bytes have them.
  *
  * A rank that dies, hangs for 5 s or is cut off is left out, and others read its part.  If a child of
@@ -178,7 +178,7 @@ typedef struct hoist_group_report {
 				  * Valid as long as the load, as are the texts below */
 	uint64_t n_damaged;      /* times that bytes of another rank were wrong: they came from elsewhere
 				  * then */
-	const char *damage;      /* the ranks whose bytes were wrong, as this rank has seen or others have
+	const char *damage;      /* the first eight ranks whose bytes were wrong, as this rank has seen or others have
 				  * said, how often, and what to do; "": none */
 	const char *way;         /* the ways of the bytes between ranks: UCX's transports and devices,
 				  * "tcp/eth0", and why bytes for a device passed through slots of the

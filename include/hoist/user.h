@@ -39,8 +39,7 @@
  *
  *   A wrapper that holds a reference to its object is set without a release function.  The
  *   wrapper's destructor sets NULL in its place before it drops that reference.  Getting the
- *   pointer and then using the wrapper needs the binding's own lock against that destructor
- *   (Python: the GIL).
+ *   pointer and then using the wrapper needs the binding's own lock against that destructor.
  *   A pointer that should live exactly as long as the object is set with a release function, and
  *   holds no reference to the object.
  *

@@ -114,7 +114,7 @@ static int write_post(struct hoist__far *far, int fd)
 	return written < 0 ? -errno : (size_t)written < n ? -ENOSPC : 0;
 }
 
-/* Who may write into the folder may read the file: nobody else can be a member. */
+/* Those who may write into the folder may read the file: nobody else can be a member. */
 static mode_t post_mode(const struct hoist__far *far)
 {
 	struct stat folder;

@@ -210,7 +210,7 @@ void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act,
 	};
 	peer->lent[act->slot] = (struct hoist__far_lent){.ticket = act->ticket, .since = now};
 	far->n_lent++;
-	far->account.lends = true;
+	far->account.has_loan = true;
 	hoist__far_say(far, peer, &lend);
 }
 
@@ -272,7 +272,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 		return;
 	}
 	slot->ticket = 0;
-	far->account.lends = true;
+	far->account.has_loan = true;
 	slot->loan = (struct hoist__far_loan){
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +
 			 lend->n * (size_t)HOIST__CELL_BYTES,

@@ -287,7 +287,7 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 	};
 	if (census->begun)
 		far->first_cell = hoist__cells_start_at(
-			&far->cells, hoist__swarm_late_cell(census->first_after, far->n_slots));
+			&far->cells, hoist__swarm_cell_ahead(census->first_after, far->n_slots));
 	options.first_cell = far->first_cell;
 	int err = hoist__swarm_create(&options, &far->swarm);
 	/* The turns of those that have gone count. */

@@ -171,7 +171,7 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	if (peer->joined) {
 		peer->number = (unsigned)err;
 		hoist__swarm_heard(far->swarm, peer->number, peer->done);
-		hoist__swarm_shared(far->swarm, peer->number, &peer->share);
+		hoist__swarm_heard_share(far->swarm, peer->number, &peer->share);
 	}
 	pthread_mutex_unlock(&far->lock);
 }
@@ -392,7 +392,7 @@ static int hear_beat(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (peer->joined) {
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_heard(far->swarm, peer->number, peer->done);
-		hoist__swarm_shared(far->swarm, peer->number, &peer->share);
+		hoist__swarm_heard_share(far->swarm, peer->number, &peer->share);
 		pthread_mutex_unlock(&far->lock);
 	}
 	return 0;

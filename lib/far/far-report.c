@@ -30,14 +30,15 @@ void hoist__far_note_damage(struct hoist__far *far, uint64_t id, const char *at,
 {
 	struct hoist__far_account *account = &far->account;
 	struct hoist__far_damage *damage = account->damaged;
-	while (damage < account->damaged + account->n_damaged && damage->id != id)
+	far->report.n_damaged += seen;
+	while (damage < account->damaged + account->n_members && damage->id != id)
 		damage++;
 	if (damage == account->damaged + HOIST__FAR_DAMAGED)
 		return;
-	if (damage == account->damaged + account->n_damaged) {
+	if (damage == account->damaged + account->n_members) {
 		*damage = (struct hoist__far_damage){.id = id};
 		(void)snprintf(damage->at, sizeof damage->at, "%s", at);
-		account->n_damaged++;
+		account->n_members++;
 	}
 	damage->n_seen += seen;
 }
@@ -47,9 +48,8 @@ static void write_damage(struct hoist__far *far)
 	char *text = far->account.damage;
 	size_t bytes = sizeof far->account.damage;
 	text[0] = '\0';
-	for (unsigned i = 0; i < far->account.n_damaged; i++) {
+	for (unsigned i = 0; i < far->account.n_members; i++) {
 		const struct hoist__far_damage *damage = &far->account.damaged[i];
-		far->report.n_damaged += damage->n_seen;
 		append(text, bytes, "%s%s", i > 0 ? "; " : "",
 		       damage->n_seen > 0 ? "" : "another member says that ");
 		if (damage->id == far->id)
@@ -64,7 +64,6 @@ static void write_damage(struct hoist__far *far)
 		append(text, bytes,
 		       "; test the memory and the network of that machine, and its files by "
 		       "`hoist load --check-digests`");
-	far->report.damage = text;
 }
 
 /* --- the way --- */
@@ -102,11 +101,10 @@ static void write_way(struct hoist__far *far)
 {
 	if (far->account.way[0] != '\0' && !far->load->to_host)
 		add_slots(far);
-	if (far->account.lends)
+	if (far->account.has_loan)
 		append(far->account.way, sizeof far->account.way,
 		       "%smemory that members of this machine share",
 		       far->account.way[0] != '\0' ? "; " : "");
-	far->report.way = far->account.way;
 }
 
 /* --- the report --- */

@@ -22,8 +22,8 @@ struct hoist__far_damage {
 
 struct hoist__far_account {
 	struct hoist__far_damage damaged[HOIST__FAR_DAMAGED];
-	unsigned n_damaged;
-	bool lends; /* or it has borrowed */
+	unsigned n_members;
+	bool has_loan; /* a slot was lent or borrowed */
 	/* Texts of the report. */
 	char damage[1280];
 	char way[512]; /* transports of UCX by which bytes have gone */

@@ -32,7 +32,7 @@ static void look_at_share(struct hoist__far *far)
 	pthread_mutex_lock(&far->lock);
 	unsigned weight = far->beat_share.weight;
 	if (far->ready)
-		far->beat_share = hoist__swarm_share(far->swarm);
+		far->beat_share = hoist__swarm_update_share(far->swarm);
 	pthread_mutex_unlock(&far->lock);
 	if (weight != far->beat_share.weight)
 		hoist__log(load,

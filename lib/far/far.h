@@ -153,7 +153,7 @@ struct hoist__far_peer {
 	unsigned number;
 	struct hoist__address at;	 /* at which it listens */
 	struct hoist__fabric_peer *bulk; /* NULL: before HELLO */
-	bool moved;			 /* bytes have gone through the fabric */
+	bool moved;			 /* bytes have gone or come through the fabric */
 	bool way_noted;
 	struct hoist__neighbour place;			 /* of its slots */
 	struct hoist__far_memory *memory;		 /* the same, mapped; NULL: it is not */

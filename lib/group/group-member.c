@@ -242,14 +242,20 @@ static int step(struct hoist__load_source *source, bool whole)
 	return member->ops->check(member->transport);
 }
 
+static void fail(struct hoist__load_source *source, struct hoist_load *load)
+{
+	struct hoist__member *member = hoist__member_of(source);
+	if (member->transport == NULL)
+		return;
+	(void)hoist__fail_again(load->job.err, &load->job.failure);
+	member->ops->leave(member->transport);
+}
+
 static void end(struct hoist__load_source *source, struct hoist_load *load)
 {
 	struct hoist__member *member = hoist__member_of(source);
 	struct hoist__feeder *feeder = &member->feeder;
-	if (member->transport != NULL && load->job.err < 0) {
-		(void)hoist__fail_again(load->job.err, &load->job.failure);
-		member->ops->leave(member->transport);
-	}
+	(void)load;
 	bool stopped = hoist__cell_reader_stop(&feeder->reader);
 	/* The kernel may still write to slots of an engine that was abandoned. */
 	if (!stopped) {
@@ -287,6 +293,7 @@ const struct hoist__load_source_ops hoist__member_ops = {
 	.reach = reach,
 	.landed = landed,
 	.step = step,
+	.fail = fail,
 	.end = end,
 	.destroy = destroy,
 };

@@ -22,7 +22,7 @@
  *
  * Progress: feeders publish in the order of the files.  Chunks come nearly in that order: from the
  * first cell of any chunk to the last cell of that chunk and of all chunks before it there are at
- * most as many cells as an owner has slots (`cells.reach`).  Take the first cell X, of all files,
+ * most as many cells as an owner has slots (`cells.span`).  Take the first cell X, of all files,
  * that any rank still needs, and of a rank that needs it, on the disk of X, the next chunk.  That
  * chunk is the one that touches X, or comes before it.  So its last cell is less than
  * HOIST__GROUP_SLOTS behind X, and it needs no cell before X, as no rank does.  All cells before X

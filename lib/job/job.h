@@ -99,7 +99,7 @@ struct hoist__job {
 	enum hoist_stage awaited; /* of the next hoist__job_reap(): what it waits for */
 
 	/* Shared. */
-	_Atomic bool cancelled; /* by the caller, or because the job has failed: nobody waits on */
+	_Atomic bool cancelled; /* by the caller, or as the job has failed: waits end early */
 	_Atomic bool done;
 	pthread_t thread;
 	bool has_thread;

@@ -282,7 +282,11 @@ void hoist__pump_reap(struct hoist_load *load, bool copying, uint64_t timeout_ns
 	unsigned n = hoist__job_reap(&load->job, done, HOIST__PUMP_BATCH, copying, timeout_ns);
 	for (unsigned i = 0; i < n; i++)
 		complete(load, done[i]);
-	/* After a failure no more sequences become due, so the waiting flights are given up. */
+	hoist__pump_give_up_waiting(load);
+}
+
+void hoist__pump_give_up_waiting(struct hoist_load *load)
+{
 	while (load->job.phase == HOIST__JOB_DRAINING && !hoist__list_empty(&load->waiting))
 		hoist__pump_give_up(load, HOIST__CONTAINER_OF(hoist__list_pop(&load->waiting),
 							      struct hoist__flight, node));

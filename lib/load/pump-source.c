@@ -56,7 +56,6 @@ static bool is_for_devices(const struct hoist_load *load, const struct hoist__fl
 void hoist__pump_reach(struct hoist_load *load, struct hoist__flight *flight)
 {
 	struct hoist__load_source *source = load->source;
-	flight->reached = false;
 	if (!flight->sourced || source->ops->reach == NULL || !is_for_devices(load, flight))
 		return;
 	unsigned char *from = source->ops->reach(source, &flight->chunk);

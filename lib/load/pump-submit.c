@@ -296,6 +296,7 @@ unsigned hoist__pump_submit(struct hoist_load *load)
 		if (err < 0) {
 			take_back(load, batch, n);
 			hoist__job_fail(&load->job, err);
+			hoist__pump_give_up_waiting(load);
 			return HOIST__MAX_DISKS;
 		}
 		load->report.n_reads += n;

@@ -330,6 +330,8 @@ static void end(struct hoist__job *job)
 	HOIST__ASSERT(load->maps || load->job.phase != HOIST__JOB_RUNNING ||
 		      (load->arrived == load->plan.bytes && lots_are_complete(load)));
 	leave_files(load);
+	if (load->source != NULL && load->source->ops->fail != NULL && job->err < 0)
+		load->source->ops->fail(load->source, load);
 	/* Devices may still copy from the memory of the source. */
 	if (load->n_reached > 0)
 		hoist__staging_settle(job->staging);
@@ -391,7 +393,8 @@ static void wait_for_something(struct hoist_load *load, unsigned disk, uint64_t 
 		hoist__pump_reap(load, false, fresh ? 0 : timeout_ns);
 		return;
 	}
-	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX) {
+	/* A source is to be heard meanwhile. */
+	if (n_inflight == 0 && n_copying > 0 && timeout_ns == UINT64_MAX && load->source == NULL) {
 		(void)hoist__stages_enter(&load->job.stages, HOIST_STAGE_COPY);
 		hoist__pump_reclaimed(load, hoist__staging_wait(load->job.staging));
 	} else if (n_inflight > 0 || (n_copying > 0 && timeout_ns > 0)) {

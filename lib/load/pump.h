@@ -132,6 +132,9 @@ void hoist__pump_land(struct hoist_load *load, struct hoist__flight *flight);
 /* Frees the flight and its slot; the bytes are dropped. */
 void hoist__pump_give_up(struct hoist_load *load, struct hoist__flight *flight);
 
+/* After a failure no more sequences become due: gives up the flights that wait for theirs. */
+void hoist__pump_give_up_waiting(struct hoist_load *load);
+
 /* True if settling the flight is work that pays for another thread. */
 bool hoist__pump_has_work(const struct hoist_load *load, const struct hoist__flight *flight);
 

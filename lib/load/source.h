@@ -62,6 +62,10 @@ struct hoist__load_source_ops {
 	/* @whole: all bytes of the load have arrived.  Returns: 1, and the load may end; 0: not
 	 * yet; the failure of the source. */
 	int (*step)(struct hoist__load_source *source, bool whole);
+	/* The load has failed (load->job.failure), and devices may still copy from the source's
+	 * memory: tells those that wait for this load's part.  Before `end`, also if begin failed
+	 * or was not called.  May be NULL. */
+	void (*fail)(struct hoist__load_source *source, struct hoist_load *load);
 	/* Nothing is in flight, and the engine still runs.  Adds to the report, and lets all go.
 	 * Called once, also if begin failed or was not called. */
 	void (*end)(struct hoist__load_source *source, struct hoist_load *load);

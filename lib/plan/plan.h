@@ -284,8 +284,8 @@ int hoist__plan_split(struct hoist__plan *plan, const struct hoist__plan_range *
 int hoist__plan_interleave(struct hoist__plan *plan, uint64_t step);
 
 /* Has the plan begin with the bytes of @file from @offset on, or, where there are none, with those
- * of the next file.  All bytes before come last.  An extent with bytes on both sides is cut, if it
- * @may be: digests need a tensor's bytes in order.
+ * of the next file.  All bytes before come last.  An extent with bytes on both sides is cut, if
+ * @may_cut: digests need a tensor's bytes in order.
  * @offset: a multiple of each align.  Pre: one tier; extents that overlap were cut at @offset
  * (hoist__plan_interleave()); the plan begins with its first extent.  Cursors begin anew.
  * Returns: 0; 1: one side has no bytes, an extent may not be cut, or tensors that are laid, or an

@@ -4,8 +4,8 @@
  * Each slot is registered by itself, when devices first copy from it: its pages are there by then,
  * huge ones if they could be had, and a registration would pin small ones.  A driver that refuses
  * one slot is not asked about others of that kind: those that this process may write to, or those
- * that it may only read.  Ranks that are threads of one process share their maps, so the driver refuses the second
- * one's registration.
+ * that it may only read.  Ranks that are threads of one process share their maps, so the driver
+ * refuses the second one's registration.
  *
  * Threads: one at a time: the one that drives the load.
  */
@@ -21,7 +21,8 @@ struct hoist__cell_pins {
 	bool refused[2];	/* slots that may be written; that may only be read */
 };
 
-/* Registers the @slot of a cell, unless *pinned says that it is.  False: the driver refuses. */
+/* Registers the @slot of a cell, unless *pinned says that it is.  Returns: *pinned; false: the
+ * driver refuses. */
 bool hoist__cell_pin(struct hoist__cell_pins *pins, struct hoist__dev *dev, unsigned char *slot,
 		     bool read_only, bool *pinned);
 

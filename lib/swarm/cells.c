@@ -92,8 +92,8 @@ static int count_chunk(void *context, const struct hoist__chunk *chunk)
 		cells->last = step > cells->last ? step : cells->last;
 	}
 	size_t first = step_of(cells, hoist__cells_at(cells, file, chunk->offset));
-	if (cells->last - first + 1 > cells->reach)
-		cells->reach = cells->last - first + 1;
+	if (cells->last - first + 1 > cells->span)
+		cells->span = cells->last - first + 1;
 	return 0;
 }
 
@@ -101,21 +101,21 @@ static int walk(struct hoist__cells *cells)
 {
 	memset(cells->wants, 0, cells->n * HOIST__CELL_WORDS * sizeof *cells->wants);
 	memset(cells->touches, 0, cells->n * sizeof *cells->touches);
-	cells->reach = 0;
+	cells->span = 0;
 	cells->last = 0;
 	return hoist__load_walk(cells->load, count_chunk, cells);
 }
 
-/* Walks with fewer and fewer parts in a chunk, until the reach is small enough. */
+/* Walks with fewer and fewer parts in a chunk, until the span is small enough. */
 static int walk_near(struct hoist__cells *cells)
 {
 	struct hoist__plan *plan = &cells->load->plan;
 	int err = walk(cells);
-	while (err == 0 && cells->reach > cells->most && plan->max_parts > 1) {
+	while (err == 0 && cells->span > cells->most && plan->max_parts > 1) {
 		plan->max_parts /= 2;
 		err = walk(cells);
 	}
-	HOIST__ASSERT(err < 0 || cells->reach <= cells->most);
+	HOIST__ASSERT(err < 0 || cells->span <= cells->most);
 	return err;
 }
 

@@ -4,7 +4,7 @@
  *
  * A chunk touches a cell if it reads bytes of the cell.  Chunks come nearly in the order of the
  * cells: from the first cell of any chunk to the last cell of that chunk and of all chunks before
- * it there are at most `reach` cells.
+ * it there are at most `span` cells.
  */
 #ifndef HOIST_LIB_SWARM_CELLS_H
 #define HOIST_LIB_SWARM_CELLS_H
@@ -18,8 +18,8 @@ struct hoist__cells {
 	size_t *first;	   /* of each file; behind them, `n` */
 	uint64_t *wants;   /* the load's bitmap (hoist__wants_words()) */
 	uint32_t *touches; /* of each cell: chunks that have not landed */
-	size_t reach;
-	size_t most;  /* the reach, at most */
+	size_t span;
+	size_t most;  /* the span, at most */
 	size_t start; /* the cell that the load's first chunk touches first, if it begins later on
 		       */
 	size_t last;  /* the walk: the last of all chunks so far, counted from `start` */
@@ -34,7 +34,7 @@ struct hoist__cell_walk {
 
 /* Numbers the cells, and finds the blocks that the load wants.  Extents of the plan that overlap go
  * back to the beginning of the bytes that they share: they are cut at cells, and read together.  A
- * chunk of many rows that lie far apart gets fewer of them, until the reach is @most at most. Pre:
+ * chunk of many rows that lie far apart gets fewer of them, until the span is @most at most. Pre:
  * the plan is made, and the disks are found.  Returns: 0; -ENOMEM; as the plan. */
 int hoist__cells_make(struct hoist__cells *cells, struct hoist_load *load, size_t most);
 void hoist__cells_fini(struct hoist__cells *cells); /* takes a zeroed one */

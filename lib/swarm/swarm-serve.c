@@ -58,10 +58,10 @@ void hoist__swarm_look_at_view(const struct hoist__swarm *s, struct hoist__swarm
 	struct hoist__swarm_way way;
 	if (slot->view == s->view)
 		return;
-	bool shares = slot->view < s->share_view;
+	bool share_changed = slot->view < s->share_view;
 	hoist__swarm_way_of(s, slot->cell, now, &way);
 	hoist__swarm_note_expected(s, slot, &way);
-	slot->circular = shares && gets_from(&way, place_of(&way, slot->from), slot->place);
+	slot->circular = share_changed && gets_from(&way, place_of(&way, slot->from), slot->place);
 }
 
 bool hoist__swarm_asks_for_others(const struct hoist__swarm_member *member,
@@ -199,7 +199,7 @@ static bool is_coming(struct hoist__swarm_member *member, uint64_t now)
  * begins when the last of those that are coming is near the cell. */
 static void lose_patience(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
 {
-	for (unsigned m = 1; s->shares && m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; s->has_neighbours && m < HOIST__SWARM_MEMBERS; m++)
 		if (is_expected(s, slot, m, now) && is_far_behind(s, m, slot->cell) &&
 		    is_coming(&s->members[m], now))
 			slot->since = now;

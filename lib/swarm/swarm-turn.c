@@ -160,8 +160,8 @@ static unsigned weight_for(uint64_t rate, uint64_t best)
 	return part >= 0.7 ? HOIST__SWARM_FULL : weight > 1 ? weight : 1;
 }
 
-void hoist__swarm_shared(struct hoist__swarm *swarm, unsigned member,
-			 const struct hoist__swarm_share *share)
+void hoist__swarm_heard_share(struct hoist__swarm *swarm, unsigned member,
+			      const struct hoist__swarm_share *share)
 {
 	struct hoist__swarm_member *m = &swarm->members[member];
 	bool same = m->share.weight == share->weight && m->share.from == share->from;
@@ -174,7 +174,7 @@ void hoist__swarm_shared(struct hoist__swarm *swarm, unsigned member,
 	swarm->changed = true;
 }
 
-struct hoist__swarm_share hoist__swarm_share(struct hoist__swarm *swarm)
+struct hoist__swarm_share hoist__swarm_update_share(struct hoist__swarm *swarm)
 {
 	struct hoist__swarm_share share = swarm->members[0].share;
 	size_t at = swarm->options.first_cell + hoist__swarm_done(swarm);
@@ -192,14 +192,14 @@ struct hoist__swarm_share hoist__swarm_share(struct hoist__swarm *swarm)
 	}
 	unsigned weight = share.rate != 0 ? weight_for(share.rate, best) : share.weight;
 	unsigned more = weight > share.weight ? weight : share.weight;
-	unsigned apart = 2 * more - weight - share.weight;
-	size_t from = hoist__swarm_late_cell(most, swarm->options.n_slots);
-	size_t next = hoist__swarm_late_cell(swarm->options.first_cell + swarm->next, 0);
+	unsigned difference = 2 * more - weight - share.weight;
+	size_t from = hoist__swarm_cell_ahead(most, swarm->options.n_slots);
+	size_t next = swarm->options.first_cell + swarm->next + HOIST__SWARM_AHEAD;
 	from = next > from ? next : from;
-	if (4 * apart >= more && at >= share.from && from < swarm->options.n_cells) {
+	if (4 * difference >= more && at >= share.from && from < swarm->options.n_cells) {
 		share.weight = weight;
 		share.from = from;
 	}
-	hoist__swarm_shared(swarm, 0, &share);
+	hoist__swarm_heard_share(swarm, 0, &share);
 	return share;
 }

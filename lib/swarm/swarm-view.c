@@ -192,7 +192,7 @@ void hoist__swarm_way_of(const struct hoist__swarm *swarm, size_t cell, uint64_t
 		ret->members[0] = sum.others[reader];
 		ret->n++;
 	}
-	if (swarm->shares && !ret->star)
+	if (swarm->has_neighbours && !ret->star)
 		make_tree(swarm, cell, n_slow, ret);
 	else
 		for (unsigned i = 0; i < ret->n; i++)
@@ -267,7 +267,7 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now)
 /* Finds the first member of each member's machine. */
 static void find_machines(struct hoist__swarm *swarm)
 {
-	swarm->shares = false;
+	swarm->has_neighbours = false;
 	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
 		struct hoist__swarm_member *member = &swarm->members[m];
 		member->first_of_machine = m;
@@ -275,7 +275,7 @@ static void find_machines(struct hoist__swarm *swarm)
 		     o++)
 			if (swarm->members[o].machine == member->machine)
 				member->first_of_machine = o;
-		swarm->shares = swarm->shares || member->first_of_machine != m;
+		swarm->has_neighbours = swarm->has_neighbours || member->first_of_machine != m;
 	}
 }
 

@@ -123,7 +123,7 @@ struct hoist__swarm {
 	unsigned ring[HOIST__SWARM_MEMBERS];
 	unsigned street[HOIST__SWARM_MEMBERS]; /* the same members, machine by machine */
 	unsigned n_ring;
-	bool shares;	     /* two members are of one machine */
+	bool has_neighbours; /* two members are of one machine */
 	uint64_t view;	     /* counts joins, leaves, and members that become slow */
 	uint64_t share_view; /* the view that the last share made */
 	bool changed;	     /* since there was NOTHING to do */

@@ -50,6 +50,7 @@ static void give_ask(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uns
 		     bool last_resort, uint64_t now, struct hoist__swarm_act *ret)
 {
 	slot->from = member;
+	slot->circular = false;
 	ret->deed = HOIST__SWARM_ASK;
 	ret->member = member;
 	ret->last_resort = last_resort;

@@ -14,7 +14,7 @@
  *             HERE, or LEAVING (asked in vain; bytes may still come)
  *   pace      the order of a member's own cells: from its first cell to the last of all, then
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
- *             not begun (hoist__swarm_late_cell()), waits until one of them is near, and reads the
+ *             not begun (hoist__swarm_cell_ahead()), waits until one of them is near, and reads the
  *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks for
  *             none of them any more
  *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
@@ -50,12 +50,12 @@
  * and go.  That costs reads, never bytes: a member asks, and the asked member gives, or refuses.
  *
  * Shares: the reader of a cell is a function of the cell and of what the members have said: who
- * they are, their first cells, their wants, and their shares.  A member alone says its own share,
- * and the next one only once it has done the cells before the last one.  So all that have heard the
+ * they are, their first cells, their wants, and their shares.  Only the member itself says its share.
+ * It says a new one once it has done the cells before the last one's `from`.  So all that have heard the
  * same of all agree on the reader of each cell, and they have heard it before they begin the cell,
- * as hoist__swarm_late_cell() is ahead of all whose loads use cells in order.  A member that has
- * not, as its load uses cells in another order, its beats were late, or it has more slots than the
- * other, or lags behind, has another view for these cells, as above.  Two that would wait for each
+ * as hoist__swarm_cell_ahead() is ahead of all whose loads use cells in order.  A member that has begun such a cell before it
+ * heard (its load uses cells in another order, beats were late, it has more slots, or lags behind) has
+ * another view of these cells, as above.  Two that would wait for each
  * other then do not: the one that is to give withdraws its ask.
  *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
@@ -79,9 +79,9 @@
  *
  * A slow member (HOIST__SWARM_SLOW_NS) is asked last, and nobody keeps slots for it: it gets the
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
- * not asked again.  Patience is HOIST__SWARM_PATIENCE_NS, and the time in which all slots come or
- * go, one after the other, at the speed of the quickest other member, and in which a member that
- * says that its storage is slower reads its part of them: a slow network or disk is no slow member.
+ * not asked again.  Patience is the sum of three: HOIST__SWARM_PATIENCE_NS; the time in which all
+ * slots come or go, one after the other, at the speed of the quickest other member; and the time in
+ * which a member with slower storage reads its part of them.  So a slow network or disk is no slow member.
  * In a chain, a member is the more patient with the one before it the farther it is from the
  * reader, and with the one behind it the more members wait behind that one.  So the member beside a
  * slow one says that it is slow.  A member beside one that waits itself does not.
@@ -112,7 +112,7 @@
 #define HOIST__SWARM_SENDS 4u			   /* at a time; half of them to one member */
 #define HOIST__SWARM_ASKS (2 * HOIST__SWARM_SLOTS) /* of one member, that wait */
 
-/* Cells that others begin while a late member says READY. */
+/* Cells that others begin while a READY or a BEAT is under way. */
 #define HOIST__SWARM_AHEAD 4u
 
 /* Longer than a hang takes to be noticed (HOIST__FAR_SILENCE_NS). */
@@ -196,9 +196,9 @@ struct hoist__swarm;
 int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret);
 void hoist__swarm_destroy(struct hoist__swarm *swarm); /* takes NULL */
 
-/* The first cell of the pace of a member that comes late: those that have begun have done @done
- * cells at most, and have slots for the next ones. */
-static inline size_t hoist__swarm_late_cell(size_t done, unsigned n_slots)
+/* A cell that nobody has begun: those that have begun have done @done cells at most, and have slots
+ * for the next ones.  A late member begins there, and a new share counts from there on. */
+static inline size_t hoist__swarm_cell_ahead(size_t done, unsigned n_slots)
 {
 	return done + n_slots + HOIST__SWARM_AHEAD;
 }
@@ -218,11 +218,11 @@ void hoist__swarm_leave(struct hoist__swarm *swarm, unsigned member, uint64_t no
 void hoist__swarm_heard(struct hoist__swarm *swarm, unsigned member, size_t done);
 
 /* The member says its share.  Pre: the weight is in its range. */
-void hoist__swarm_shared(struct hoist__swarm *swarm, unsigned member,
+void hoist__swarm_heard_share(struct hoist__swarm *swarm, unsigned member,
 			 const struct hoist__swarm_share *share);
 
-/* Looks at this member's share anew.  Returns: it, for the others, with its `done`. */
-struct hoist__swarm_share hoist__swarm_share(struct hoist__swarm *swarm);
+/* Finds this member's share anew.  Returns: the share, which a BEAT says. */
+struct hoist__swarm_share hoist__swarm_update_share(struct hoist__swarm *swarm);
 
 /* Somebody says that the member, 0 being this one, is slow, or gave wrong bytes. */
 void hoist__swarm_warned(struct hoist__swarm *swarm, unsigned member, bool distrust, uint64_t now);

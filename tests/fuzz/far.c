@@ -337,8 +337,8 @@ static void hear_beat(struct fuzz_bytes *from, unsigned member)
 		.weight = done % HOIST__SWARM_FULL + 1,
 	};
 	hoist__swarm_heard(k.swarm, member, done);
-	hoist__swarm_shared(k.swarm, member, &share);
-	(void)hoist__swarm_share(k.swarm);
+	hoist__swarm_heard_share(k.swarm, member, &share);
+	(void)hoist__swarm_update_share(k.swarm);
 }
 
 static void ask(struct fuzz_bytes *from, unsigned member)

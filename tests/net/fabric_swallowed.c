@@ -175,7 +175,8 @@ int main(void)
 	unsigned all = connect_in_vain(&first);
 	printf("%u packets began connections, %u of them within the call\n", all, first);
 	CHECK(all >= 1);
-	/* Linux from 6.5 on makes one try more than it is told. */
-	CHECK(version < UCX_VERSION(1, 16) ? all <= 3 : first <= 1);
+	/* Linux from 6.5 on makes one try more than it is told.  A call that blocks to the end
+	 * makes seven, of which the sixth comes after half a minute. */
+	CHECK(version < UCX_VERSION(1, 16) ? all <= 3 : first < 6);
 	return 0;
 }

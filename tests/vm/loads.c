@@ -359,8 +359,7 @@ static void a_rank_of_a_device(int rank)
 	const hoist_load_report report = support_report(load);
 	uint64_t read = report.direct_bytes + report.cached_bytes;
 	printf("figure: loads.near.%d ranks on all nodes, the second with cuda:0, on whose node "
-	       "the "
-	       "disk is: this one read %d %% of the file\n",
+	       "the disk is: this one read %d %% of the file\n",
 	       rank, (int)((100 * read + report.bytes / 2) / report.bytes));
 	CHECK(rank == 1 ? read >= report.bytes : read == 0);
 	support_compare(checkpoint, load);

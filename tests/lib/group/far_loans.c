@@ -48,9 +48,12 @@ static bool others_marked(unsigned bit)
 	return (said->marks[0] & said->marks[2] & bit) != 0;
 }
 
+static _Atomic unsigned n_looks; /* of the far thread at its loans */
+
 /* Until loans are taken back, the victim copies none by itself. */
 WRAP(void, hoist__far_look_at_loans, (struct hoist__far * far, uint64_t now))
 {
+	atomic_fetch_add(&n_looks, 1);
 	bool robbed = is_robbed && self == VICTIM;
 	atomic_store(&robbed_load, robbed ? far->load : NULL);
 	if (robbed && !others_marked(TAKEN_BACK))
@@ -167,8 +170,10 @@ WRAP(void *, memcpy, (void *to, const void *from, size_t n))
 		CHECK(patience(&until));
 		state_of(far, copied, &left, &unmapped);
 	}
-	if (far != NULL)
-		(void)usleep(300000); /* the far thread looks several times */
+	/* The far thread looks more than once. */
+	unsigned looks = atomic_load(&n_looks);
+	for (uint64_t until = 0; far != NULL && atomic_load(&n_looks) < looks + 3;)
+		CHECK(patience(&until));
 	CHECK(!unmapped && (far == NULL || copied->shared != NULL));
 	return __real_memcpy(to, from, n);
 }
@@ -338,8 +343,7 @@ int main(void)
 	CASE(the_memory_of_one_that_dies_is_unmapped);
 	printf("figure: group.far_loans 7 groups, with a member that stood still, was slow, kept "
 	       "what it was lent, lost it, was cancelled or failed then, or died: every byte of "
-	       "the others "
-	       "compared\n");
+	       "the others compared\n");
 	support_cleanup();
 	return 0;
 }

@@ -192,8 +192,7 @@ static bool kill_at(unsigned long k)
 		late = was_late(name);
 		if (late)
 			printf("way %u, rank %u killed at call %lu: a rank that lives was late; "
-			       "run "
-			       "again\n",
+			       "run again\n",
 			       way, victim, k);
 	}
 	bool lived = (said->marks[victim] & ENDED) != 0;

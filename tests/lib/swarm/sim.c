@@ -124,7 +124,7 @@ static size_t first_cell_of_late(void)
 		size_t done = hoist__swarm_done(sim_nodes[o].swarm);
 		most = done > most ? done : most;
 	}
-	size_t first = hoist__swarm_late_cell(most, the_sim->n_slots);
+	size_t first = hoist__swarm_cell_ahead(most, the_sim->n_slots);
 	return first < the_sim->n_cells ? first : the_sim->n_cells;
 }
 
@@ -254,7 +254,7 @@ static void fate(unsigned m)
 
 static void beat(unsigned m)
 {
-	struct hoist__swarm_share share = hoist__swarm_share(sim_nodes[m].swarm);
+	struct hoist__swarm_share share = hoist__swarm_update_share(sim_nodes[m].swarm);
 	for (unsigned o = 0; o < the_sim->n; o++)
 		if (o != m && sim_nodes[o].here && !sim_is_cut(m, o))
 			sim_push((struct event){.ns = sim_now + LATENCY_NS,
@@ -273,7 +273,7 @@ static void hear(const struct event *e, unsigned number)
 	switch (e->kind) {
 	case HEARD:
 		hoist__swarm_heard(swarm, number, (size_t)e->number);
-		hoist__swarm_shared(swarm, number, &e->share);
+		hoist__swarm_heard_share(swarm, number, &e->share);
 		break;
 	case ASKED:
 		OK(hoist__swarm_asked(swarm, number, e->ticket, e->cell, e->blocks, e->flag,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/plan/plan-adaptive.c - finds the ranges that an adaptive load maps, and maps them.
+/* lib/plan/adaptive.c - finds the ranges that an adaptive load maps, and maps them.
  * The contract is in lib/plan/adaptive.h.
  *
  * The lot begins so that its first extent lies in huge pages as in its file: the kernel maps huge
