@@ -345,7 +345,7 @@ class HoistStorageReader(_InFolder, StorageReader):
             It is done.
         """
         files = collections.defaultdict(list)
-        facts = Facts("parts")
+        facts = Facts("parts", _log)
         for item in plan.items:
             files[self._places[item.storage_index].file].append(item)
         for file, items in files.items():
@@ -356,7 +356,7 @@ class HoistStorageReader(_InFolder, StorageReader):
                 facts["n_tensors"] += len(items)
                 self._read_file(checkpoint, items, planner, facts)
         self.read_bytes += facts["read_bytes"] + facts["mapped_bytes"]
-        _log.info("%s", facts.line())
+        facts.end()
         return _done(None)
 
     def _read_file(self, checkpoint, items, planner, facts):

@@ -6,7 +6,7 @@ import os
 
 from . import _hoist
 from .options import io_name
-from .waiting import apart
+from .waiting import in_thread
 
 
 Finding = collections.namedtuple("Finding", "name level text remedy options")
@@ -53,7 +53,7 @@ def doctor(path=None):
     ...         print(finding.name, finding.text, finding.remedy)
     """
     name = None if path is None else os.fspath(path)
-    checks, advice = apart(lambda: _hoist.doctor(name))
+    checks, advice = in_thread(lambda: _hoist.doctor(name))
     found = [Finding(name, "ok" if ok else "warning", detail, remedy, {})
              for name, ok, detail, remedy in checks]
     text, skipped, io, chunk_bytes, depth = advice

@@ -60,11 +60,6 @@ def group_of(group, rank=None, timeout=None, secret=None):
     return name, number, n_ranks, 0 if timeout is None else max(1, int(timeout * 1e9)), secret
 
 
-def shows(group):
-    """True where ranks of the group that `group_of()` gave show others their checkpoint."""
-    return group is not None and launcher.is_far(group[0])
-
-
 def group_look(group, *, group_secret=None, group_timeout=5):
     """The ranks of a group on several machines that loads now, as `hoist group status` shows them.
 

@@ -5,7 +5,6 @@ _Group = tuple[str, int, int, int, str | None]
 
 def group_of(group: str | None, rank: str | tuple[int, int] | None = None,
              timeout: float | None = None, secret: str | None = None) -> _Group | None: ...
-def shows(group: _Group | None) -> bool: ...
 
 class Member(NamedTuple):
     id: int

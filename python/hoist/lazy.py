@@ -52,7 +52,7 @@ class Source:
         self._checkpoint, self._told, self._options = checkpoint, told, options
         self._devices = ("cpu", "cuda") if device_direct else ("cpu",)
 
-    def reaches(self, device):
+    def can_write_to(self, device):
         """Whether a load can write to tensors on that device of torch's."""
         return device.type in self._devices
 
@@ -120,7 +120,7 @@ class _Stored:
         """Reads the elements of `view` to where `array` has them.  Returns: whether it was possible."""
         if self._whole is not None or view.numel() == 0 or array.shape != view.shape or \
                 array.dtype != view.dtype or array.layout != torch.strided or array.is_conj() or array.is_neg() or \
-                not self.source.reaches(array.device):
+                not self.source.can_write_to(array.device):
             return False
         box, steps, offset = box_of(self.shape, view.shape, view.stride(), view.storage_offset())
         strides = [0] * len(box)
@@ -265,7 +265,7 @@ class Lazy(torch.Tensor):
     def _read(self):
         return self._stored.read(self._view)
 
-    # What reads memory behind the back of the dispatcher.
+    # Reads of memory behind the back of the dispatcher.
 
     def numpy(self, *, force=False):
         """The array of the elements, which are read now.

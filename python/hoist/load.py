@@ -80,8 +80,8 @@ class Load(_hoist.Load):
     with the sum `ns`, where the time went: plan_ns, allocate_ns, caller_ns, read_ns, convert_ns, copy_ns,
     pages_ns, group_ns, budget_ns, work_ns (include/hoist/load.h).  `explain()` tells these in a line.
     `group`, for "tcp:" and "dir:", is a dict: members, storage_bytes, received_bytes (from members), sent_bytes,
-    refused, late, note, damaged, damage (members whose bytes were wrong, and what to do), way (UCX's
-    transports; include/hoist/group.h).
+    refused, late, note, damaged, damage (members whose bytes were wrong, and what to do), way (by which
+    the bytes went; include/hoist/group.h).
 
     After a failure of a load in place, the exception has `into_states`: a dict of the keys of `into`
     and "untouched", "whole" or "torn"; with `targets`, a list of such dicts.
@@ -328,7 +328,7 @@ def _open(source, options):
     if isinstance(source, Checkpoint):
         return source, False
     path, group = os.fspath(source), options.given["group"]
-    return waiting.apart(lambda: Checkpoint(path, group=group)), True
+    return Checkpoint(path, group=group), True
 
 
 def load(source, device=None, *, window=None, progress=None, **options):

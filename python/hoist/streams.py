@@ -13,7 +13,8 @@ from . import _hoist
 # stay.  Other libraries' streams end with their object, and so do their wrappers.
 _of_torch = {}
 _of_others = {}  # id of the object: (weak reference to it, wrapper)
-_lock = threading.RLock()  # of both: one wrapper for one stream; R, as the collector may call of() meanwhile
+# One wrapper for one stream; re-entrant, as the collector may call of() meanwhile.
+_lock = threading.RLock()
 
 
 def _renew_lock():

@@ -9,7 +9,7 @@ import sys
 from . import _hoist
 
 
-def apart(call):
+def in_thread(call):
     """The result of a call that may wait for long, in the main thread.
 
     Python handles signals in the main thread: another thread calls, and Ctrl-C ends the wait for that
@@ -22,7 +22,7 @@ def apart(call):
     try:
         done = _thread.allocate_lock()
         done.acquire()
-        _thread.start_new_thread(_hoist.run_apart, (call, end, done.release))
+        _thread.start_new_thread(_hoist.run_in_thread, (call, end, done.release))
     except RuntimeError:  # no thread is to be had, as at the interpreter's end
         return call()
     done.acquire()

@@ -63,27 +63,34 @@ static PyObject *virtual_count_of(PyObject *self, PyObject *words)
 	return err < 0 ? hoist_py_fail(err) : PyLong_FromLong(ret);
 }
 
-/* The buffers of a list of Buffers, which are in use. */
-static hoist_buffer **take_buffers(PyObject *list, Py_ssize_t n)
+hoist_buffer *hoist_py_use_buffer(PyObject *object)
+{
+	HOIST_PY_LOCK(object);
+	hoist_py_buffer_object *o = (hoist_py_buffer_object *)object;
+	atomic_fetch_add(&o->n_uses, 1);
+	return o->buffer;
+}
+
+void hoist_py_leave_buffer(PyObject *object)
+{
+	atomic_fetch_sub(&((hoist_py_buffer_object *)object)->n_uses, 1);
+}
+
+void hoist_py_leave_all(PyObject *buffers)
+{
+	for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++)
+		hoist_py_leave_buffer(PyList_GetItem(buffers, i));
+}
+
+/* Uses the Buffers of a list.  Returns: NULL with an exception, and uses none. */
+static hoist_buffer **use_buffers(PyObject *list, Py_ssize_t n)
 {
 	hoist_buffer **ret = calloc((size_t)n + 1, sizeof *ret);
 	if (ret == NULL)
 		return (hoist_buffer **)PyErr_NoMemory();
 	for (Py_ssize_t i = 0; i < n; i++)
-		ret[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
+		ret[i] = hoist_py_use_buffer(PyList_GetItem(list, i));
 	return ret;
-}
-
-void hoist_py_use_buffer(PyObject *object, int change)
-{
-	HOIST_PY_LOCK(object);
-	atomic_fetch_add(&((hoist_py_buffer_object *)object)->n_uses, change);
-}
-
-void hoist_py_use_all(PyObject *buffers, int change)
-{
-	for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++)
-		hoist_py_use_buffer(PyList_GetItem(buffers, i), change);
 }
 
 /* Refuses a list with anything but Buffers. */
@@ -107,10 +114,8 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 	}
 	if (check_buffers(dsts) < 0 || check_buffers(srcs) < 0)
 		return NULL;
-	hoist_py_use_all(dsts, 1);
-	hoist_py_use_all(srcs, 1);
-	hoist_buffer **to = take_buffers(dsts, n);
-	hoist_buffer **from = to == NULL ? NULL : take_buffers(srcs, n);
+	hoist_buffer **to = use_buffers(dsts, n);
+	hoist_buffer **from = to == NULL ? NULL : use_buffers(srcs, n);
 	if (from != NULL) {
 		int signal = 0;
 		for (Py_ssize_t i = 0; i < n && signal == 0; i++)
@@ -122,8 +127,10 @@ static PyObject *copy_lists(PyObject *dsts, PyObject *srcs, hoist_stream *stream
 			ret = err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 		}
 	}
-	hoist_py_use_all(dsts, -1);
-	hoist_py_use_all(srcs, -1);
+	if (to != NULL)
+		hoist_py_leave_all(dsts);
+	if (from != NULL)
+		hoist_py_leave_all(srcs);
 	free(to);
 	free(from);
 	return ret;

@@ -233,14 +233,14 @@ static PyObject *digest(PyObject *self, PyObject *args)
 /* (bytes of 16 for each tensor, all in one): keeps digests beside the files. */
 static PyObject *keep_digests(PyObject *self, PyObject *digests)
 {
-	HOIST_PY_LOCK(self);
-	hoist_checkpoint *checkpoint = open_checkpoint(self);
 	char *bytes = NULL;
 	Py_ssize_t n = 0;
 	int err;
-	if (checkpoint == NULL || PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
+	if (PyBytes_AsStringAndSize(digests, &bytes, &n) < 0)
 		return NULL;
-	atomic_fetch_add(&((object *)self)->n_uses, 1);
+	hoist_checkpoint *checkpoint = hoist_py_use_checkpoint(self);
+	if (checkpoint == NULL)
+		return NULL;
 	HOIST_PY_WAITING(err = hoist_checkpoint_keep_digests(checkpoint, (size_t)n / 16,
 							     (const unsigned char(*)[16])bytes));
 	hoist_py_leave_checkpoint(self);
@@ -271,11 +271,10 @@ static PyObject *files(PyObject *self, PyObject *none)
 /* (class that inherits from tuple): a list of what was left out. */
 static PyObject *skipped(PyObject *self, PyObject *class)
 {
-	HOIST_PY_LOCK(self);
-	hoist_checkpoint *checkpoint = open_checkpoint(self);
+	/* Other threads may run in the call of the class. */
+	hoist_checkpoint *checkpoint = hoist_py_use_checkpoint(self);
 	if (checkpoint == NULL)
 		return NULL;
-	atomic_fetch_add(&((object *)self)->n_uses, 1); /* the class may let other threads run */
 	size_t n = hoist_checkpoint_n_skipped(checkpoint);
 	PyObject *list = PyList_New((Py_ssize_t)n);
 	for (size_t s = 0; s < n && list != NULL; s++) {

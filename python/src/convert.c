@@ -36,16 +36,16 @@ PyObject *hoist_py_dtype_name(hoist_dtype dtype)
 {
 	static _Atomic(PyObject *) names[256]; /* by the enum's values, which are below that */
 	PyObject *name = atomic_load(&names[(unsigned char)dtype]);
-	PyObject *none = NULL;
+	PyObject *before = NULL;
 	if (name != NULL)
 		return Py_NewRef(name);
 	/* Not interned: that may block, and let go of the caller's lock. */
 	name = PyUnicode_FromString(hoist_dtype_name(dtype));
 	if (name != NULL &&
-	    atomic_compare_exchange_strong(&names[(unsigned char)dtype], &none, name))
+	    atomic_compare_exchange_strong(&names[(unsigned char)dtype], &before, name))
 		return Py_NewRef(name);
 	Py_XDECREF(name); /* another thread was first */
-	return Py_XNewRef(none);
+	return Py_XNewRef(before);
 }
 
 /* --- integers --- */

@@ -98,14 +98,13 @@ static PyObject *fork_list(PyObject *list, int copies)
 		if (hoist_py_buffer_arg(PyList_GetItem(list, i)) == NULL)
 			Py_CLEAR(ret);
 	if (ret != NULL) {
-		hoist_py_use_all(list, 1);
 		for (Py_ssize_t i = 0; i < n; i++)
-			from[i] = hoist_py_buffer_arg(PyList_GetItem(list, i));
+			from[i] = hoist_py_use_buffer(PyList_GetItem(list, i));
 		if (copies && hoist_py_await_buffers(list) < 0)
 			Py_CLEAR(ret);
 		else
 			HOIST_PY_WAITING(err = hoist_buffer_fork((size_t)n, from, copies, to));
-		hoist_py_use_all(list, -1);
+		hoist_py_leave_all(list);
 	}
 	if (err < 0) {
 		Py_CLEAR(ret);
@@ -156,11 +155,10 @@ PyObject *hoist_py_copy_from(PyObject *self, PyObject *args, PyObject *keywords)
 	unsigned flags = (contiguous ? HOIST_COPY_CONTIGUOUS : 0) | (nbytes ? HOIST_COPY_BYTES : 0);
 	if (hoist_py_await_copy(self, source, stream) < 0)
 		return NULL;
-	hoist_py_use_buffer(source, 1);
-	/* Looked at after the waits, in which other threads may have closed or grown it. */
-	hoist_buffer *from = self_of(source)->buffer;
+	/* After the waits, in which other threads may have closed or grown it. */
+	hoist_buffer *from = hoist_py_use_buffer(source);
 	HOIST_PY_USING(o, err = hoist_buffer_copy_with(o->buffer, from, stream, flags));
-	hoist_py_use_buffer(source, -1);
+	hoist_py_leave_buffer(source);
 	return none_or_fail(err);
 }
 

@@ -244,10 +244,10 @@ static PyObject *device_synchronize(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
-static PyObject *device_synchronize_apart(PyObject *self, PyObject *none)
+static PyObject *device_synchronize_in_thread(PyObject *self, PyObject *none)
 {
 	(void)none;
-	return hoist_py_apart(self, "_synchronize");
+	return hoist_py_in_thread(self, "_synchronize");
 }
 
 /* As cuda.core: hoist switches devices itself. */
@@ -274,8 +274,8 @@ static PyObject *device_reduce(PyObject *self, PyObject *none)
 static PyMethodDef device_methods[] = {
 	{"info", device_info, METH_NOARGS, info_doc},
 	{"_synchronize", device_synchronize, METH_NOARGS, NULL},
-	{"synchronize", device_synchronize_apart, METH_NOARGS, synchronize_doc},
-	{"sync", device_synchronize_apart, METH_NOARGS,
+	{"synchronize", device_synchronize_in_thread, METH_NOARGS, synchronize_doc},
+	{"sync", device_synchronize_in_thread, METH_NOARGS,
 	 "sync($self, /)\n--\n\nAs `synchronize()`."},
 	{"set_current", device_set_current, METH_NOARGS,
 	 "set_current($self, /)\n--\n\nHas no effect: hoist needs no current device."},

@@ -202,10 +202,9 @@ int hoist_py_store(PyObject *self, PyObject *key, PyObject *value)
 	if (to == NULL)
 		return -1;
 	if (is_buffer) {
-		object *from = (object *)value;
-		hoist_py_use_buffer(value, 1);
-		HOIST_PY_WAITING(err = hoist_buffer_copy_into(to, from->buffer));
-		hoist_py_use_buffer(value, -1);
+		hoist_buffer *from = hoist_py_use_buffer(value);
+		HOIST_PY_WAITING(err = hoist_buffer_copy_into(to, from));
+		hoist_py_leave_buffer(value);
 	} else if (hoist_py_number(value, &number) < 0) {
 		err = 1;
 	} else if (hoist_buffer_elements(to) == 1 && hoist_buffer_rank(to) <= HOIST_MAX_RANK) {

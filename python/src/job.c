@@ -55,7 +55,7 @@ KIND(save);
 /* The interpreter's end stops the jobs of these objects.  A WeakSet would do, but for its callback
  * in Python, in which a signal's exception is lost. */
 static hoist_py_job *all;
-/* Of the list, and of taking a job from its object: held for a few instructions. */
+/* Guards the list, and the taking of a job from its object: held for a few instructions. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void hoist_py_count_loads(PyObject *buffers, int change)

@@ -260,10 +260,10 @@ static PyObject *memory_trim(PyObject *self, PyObject *none)
 	return err < 0 ? hoist_py_fail(err) : Py_NewRef(Py_None);
 }
 
-static PyObject *memory_trim_apart(PyObject *self, PyObject *none)
+static PyObject *memory_trim_in_thread(PyObject *self, PyObject *none)
 {
 	(void)none;
-	return hoist_py_apart(self, "_trim");
+	return hoist_py_in_thread(self, "_trim");
 }
 
 static PyObject *memory_native_pool(PyObject *self, PyObject *none)
@@ -375,10 +375,9 @@ static PyObject *ipc_export(PyObject *none, PyObject *object)
 	(void)none;
 	if (hoist_py_buffer_arg(object) == NULL)
 		return NULL;
-	hoist_py_buffer_object *o = (hoist_py_buffer_object *)object;
-	hoist_py_use_buffer(object, 1);
-	HOIST_PY_WAITING(err = hoist_ipc_export(o->buffer, &descriptor, &fd));
-	hoist_py_use_buffer(object, -1);
+	hoist_buffer *buffer = hoist_py_use_buffer(object);
+	HOIST_PY_WAITING(err = hoist_ipc_export(buffer, &descriptor, &fd));
+	hoist_py_leave_buffer(object);
 	PyObject *ret = err < 0 ? hoist_py_fail(err)
 				: Py_BuildValue("(y#i)", (const char *)&descriptor,
 						(Py_ssize_t)sizeof descriptor, fd);
@@ -428,7 +427,7 @@ static PyMethodDef methods[] = {
 	{"granularity", memory_granularity, METH_NOARGS,
 	 "granularity($self, /)\n--\n\nBlocks of virtual memory are multiples of so many bytes."},
 	{"_trim", memory_trim, METH_NOARGS, NULL},
-	{"trim", memory_trim_apart, METH_NOARGS,
+	{"trim", memory_trim_in_thread, METH_NOARGS,
 	 "trim($self, /)\n--\n\nGives back memory that no buffer uses."},
 	{"uuid", memory_uuid, METH_NOARGS, "uuid($self, /)\n--\n\nThe name of a shareable pool."},
 	{"export_memory", memory_export, METH_NOARGS,

@@ -51,10 +51,10 @@
  *
  * Identity: one Device object for each device of libhoist, kept for good, and one Stream object for
  * each stream while the object lives: `a is b` tells whether two are the same.  Objects stand in
- * the slots that libhoist has for bindings (hoist/user.h).  Who finds an object there and takes a
- * reference holds hoist_py_slots, and so does the destructor, which empties the slot first.  A call
- * that returns the buffer that it was given returns its object, and so does a load in place, of
- * memory that a Python object owns.
+ * the slots that libhoist has for bindings (hoist/user.h).  Code that finds an object there and
+ * takes a reference holds hoist_py_slots; so does the destructor, which empties the slot first.  A
+ * call that returns the buffer that it was given returns its object, and so does a load in place,
+ * of memory that a Python object owns.
  *
  * Classes of Python may inherit from Buffer: views have the class of the buffer that they are views
  * of, copies are of the class Buffer.
@@ -134,7 +134,7 @@ int hoist_py_query(hoist_stream *stream);
 
 /* Calls @self.NAME(), which may wait for long, in another thread if this is the main thread, which
  * lets Python handle signals meanwhile. */
-PyObject *hoist_py_apart(PyObject *self, const char *name);
+PyObject *hoist_py_in_thread(PyObject *self, const char *name);
 
 /* As hoist_py_await_stream(), for the stream of the Buffer @self. */
 int hoist_py_await_buffer(PyObject *self);
@@ -170,8 +170,10 @@ PyObject *hoist_py_delegate(PyObject *self, const char *name, PyObject *argument
 /* @object's buffer, borrowed; NULL with a TypeError. */
 hoist_buffer *hoist_py_buffer_arg(PyObject *object);
 
-/* One more (1) or one less (-1) call uses the Buffer @object: close() is refused meanwhile. */
-void hoist_py_use_buffer(PyObject *object, int change);
+/* The buffer of the Buffer @object, borrowed, which may be closed: close() is refused until
+ * hoist_py_leave_buffer(). */
+hoist_buffer *hoist_py_use_buffer(PyObject *object);
+void hoist_py_leave_buffer(PyObject *object);
 
 /* The checkpoint of a Checkpoint, borrowed: close() is refused until hoist_py_leave_checkpoint().
  * Returns: NULL with an exception: @object is closed, or none. */
@@ -193,7 +195,7 @@ static inline void hoist_py_end_section(PyCriticalSection *section)
 #define HOIST_PY_LOCK(object) (void)(object)
 #endif
 
-/* Of the slots for bindings: held for a few instructions, in which nothing is waited for. */
+/* Guards the slots for bindings: held for a few instructions, in which nothing is waited for. */
 extern pthread_mutex_t hoist_py_slots;
 
 /* For an object that is found by hoist_py_try_ref() later. */
@@ -326,8 +328,8 @@ hoist_buffer *hoist_py_open_buffer(PyObject *self);
 /* Is neither a call without the GIL nor a view of the buffer protocol at work with the buffer?
  * Returns: 0; -1 with BufferError. */
 int hoist_py_check_unused(PyObject *self);
-/* Adds @change to the uses of all Buffers of a list: 1 before a call without the GIL, -1 behind. */
-void hoist_py_use_all(PyObject *buffers, int change);
+/* hoist_py_leave_buffer() of all Buffers of a list. */
+void hoist_py_leave_all(PyObject *buffers);
 
 /* The object of a view of @self's buffer: of @self's class.  *@view is taken, even if it fails. */
 PyObject *hoist_py_view(PyObject *self, int err, hoist_buffer *const *view);

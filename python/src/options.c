@@ -82,10 +82,8 @@ static int read_into(PyObject *list, struct destination *d, PyObject **buffers)
 		if (err == 0 &&
 		    (hoist_py_buffer_arg(buffer) == NULL || PyList_Append(*buffers, buffer) < 0))
 			err = -1;
-		if (err == 0) {
-			hoist_py_use_buffer(buffer, 1);
-			d->into[i].buffer = hoist_py_buffer_arg(buffer);
-		}
+		if (err == 0)
+			d->into[i].buffer = hoist_py_use_buffer(buffer);
 		Py_XDECREF(item);
 		if (err < 0)
 			return -1;
@@ -236,6 +234,6 @@ void hoist_py_drop_options(struct load_options *o)
 	free(o->known);
 	hoist_py_drop_group(&o->group);
 	if (o->buffers != NULL)
-		hoist_py_use_all(o->buffers, -1);
+		hoist_py_leave_all(o->buffers);
 	Py_CLEAR(o->buffers);
 }

@@ -126,10 +126,10 @@ static PyObject *save_add(PyObject *self, PyObject *args)
 		return NULL;
 	if (hoist_py_buffer_arg(source) == NULL)
 		return NULL;
-	hoist_py_use_buffer(source, 1);
+	(void)hoist_py_use_buffer(source);
 	hoist_buffer *buffer = hoist_py_open_buffer(source);
 	int err = buffer == NULL ? 0 : hoist_buffer_slice(buffer, 0, NULL, &view);
-	hoist_py_use_buffer(source, -1);
+	hoist_py_leave_buffer(source);
 	if (buffer == NULL)
 		return NULL;
 	return err < 0 ? hoist_py_fail(err) : add(self, name, view, source);

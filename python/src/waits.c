@@ -6,7 +6,7 @@
  * passed, a millisecond at most.  Other threads go straight to the driver's wait.
  *
  * Where no stream can be asked, another thread calls, and the main thread waits for that thread
- * (hoist.waiting.apart()).
+ * (hoist.waiting.in_thread()).
  */
 #include <sys/syscall.h>
 #include <time.h>
@@ -89,7 +89,7 @@ int hoist_py_await_stream(hoist_stream *stream)
 	return err;
 }
 
-PyObject *hoist_py_apart(PyObject *self, const char *name)
+PyObject *hoist_py_in_thread(PyObject *self, const char *name)
 {
 	if (!is_main_thread())
 		return PyObject_CallMethod(self, name, NULL);
@@ -99,16 +99,17 @@ PyObject *hoist_py_apart(PyObject *self, const char *name)
 		return PyObject_CallMethod(self, name, NULL);
 	}
 	PyObject *method = waiting == NULL ? NULL : PyObject_GetAttrString(self, name);
-	PyObject *ret = method == NULL ? NULL : PyObject_CallMethod(waiting, "apart", "O", method);
+	PyObject *ret =
+		method == NULL ? NULL : PyObject_CallMethod(waiting, "in_thread", "O", method);
 	Py_XDECREF(waiting);
 	Py_XDECREF(method);
 	return ret;
 }
 
-/* run_apart(call, [None, None], release): calls, puts the result or the exception into the list,
- * and calls release().  Behind the call, and before it, no memory is needed: a thread that ended
- * without release() would be waited for in vain. */
-static PyObject *run_apart(PyObject *none, PyObject *args)
+/* run_in_thread(call, [None, None], release): calls, puts the result or the exception into the
+ * list, and calls release().  Behind the call, and before it, no memory is needed: a thread that
+ * ended without release() would be waited for in vain. */
+static PyObject *run_in_thread(PyObject *none, PyObject *args)
 {
 	PyObject *call;
 	PyObject *end;
@@ -117,7 +118,7 @@ static PyObject *run_apart(PyObject *none, PyObject *args)
 	PyObject *error = NULL;
 	PyObject *trace = NULL;
 	(void)none;
-	if (!PyArg_UnpackTuple(args, "run_apart", 3, 3, &call, &end, &release))
+	if (!PyArg_UnpackTuple(args, "run_in_thread", 3, 3, &call, &end, &release))
 		return NULL;
 	PyObject *ret = PyObject_CallNoArgs(call);
 	if (ret == NULL) {
@@ -135,7 +136,7 @@ static PyObject *run_apart(PyObject *none, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-	{"run_apart", run_apart, METH_VARARGS, NULL},
+	{"run_in_thread", run_in_thread, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -191,12 +192,12 @@ int hoist_py_await_copy(PyObject *to, PyObject *from, hoist_stream *stream)
 		return 0;
 	if (stream == NULL)
 		return hoist_py_await_buffer(to) < 0 ? -1 : hoist_py_await_buffer(from);
-	hoist_py_use_buffer(to, 1);
-	hoist_py_use_buffer(from, 1);
+	hoist_buffer *a = hoist_py_use_buffer(to);
+	hoist_buffer *b = hoist_py_use_buffer(from);
 	int err = hoist_py_open_buffer(to) == NULL || hoist_py_open_buffer(from) == NULL ? -1 : 0;
-	bool waits = err == 0 && blocks(buffer_of(to), buffer_of(from), stream);
-	hoist_py_use_buffer(to, -1);
-	hoist_py_use_buffer(from, -1);
+	bool waits = err == 0 && blocks(a, b, stream);
+	hoist_py_leave_buffer(to);
+	hoist_py_leave_buffer(from);
 	return waits ? hoist_py_await_stream(stream) : err;
 }
 

@@ -10,6 +10,7 @@ digests of the tensors, the facts, the most anonymous memory above that at the s
 
 import hashlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -59,7 +60,7 @@ def main():
         ranks = Ranks(gatherer(None), settings.group)
         if end == "absent":
             os.kill(os.getpid(), signal.SIGKILL)
-        facts = Facts(settings.way_of(n_ranks))
+        facts = Facts(settings.way_of(n_ranks), logging.getLogger())
         try:
             digests, peak = consume(read([path], wanted.__contains__, settings, facts, ranks), end)
         except (hoist.Error, ValueError) as error:

@@ -4,6 +4,7 @@
 import contextlib
 import glob
 import json
+import logging
 import os
 import pickle
 import shutil
@@ -229,7 +230,7 @@ class One(Folder):
             parts = [torch.zeros(1, 100) for _ in range(40)]
             items = [(types.SimpleNamespace(storage_index=0, storage_offsets=(row, 0), lengths=(1, 100)), part)
                      for row, part in enumerate(parts)]
-            reader._read_parts(checkpoint, items, Facts("parts"))
+            reader._read_parts(checkpoint, items, Facts("parts", logging.getLogger()))
         self.assertTrue(torch.equal(torch.cat(parts), torch.arange(4000.0).reshape(40, 100)))
 
     def test_other_checkpoints_and_broken_ones_are_refused(self):

@@ -13,6 +13,7 @@ import os
 import pickle
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from test_vectors_files import ONE as MAX_FILE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEMORY, SYSTEM = 1, 2  # the kinds of failing.c
-# Of Python's allocations every fourth fails, from a random one on; HOIST_TEST_FORM=long: every one.
+# Every fourth of Python's allocations fails, from a random one on; HOIST_TEST_FORM=long: every one.
 PYTHON_STRIDE = 1 if os.environ.get("HOIST_TEST_FORM") == "long" else 4
 
 # --- what is done while calls fail ---
@@ -355,13 +356,23 @@ class Allocations:
         if n > 0:
             self._capi.set_nomemory(n, n + 1)
 
+    @staticmethod
+    def _is_python(thread):
+        """Whether the thread runs, and is neither libhoist's nor a stand-in's: these block all signals."""
+        try:
+            with open(f"/proc/self/task/{thread}/status", "rb", buffering=0) as file:
+                blocked = int(file.read().partition(b"SigBlk:")[2].split(None, 1)[0], 16)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return blocked & 1 << signal.SIGTERM - 1 == 0
+
     def _settle(self):
-        """Python's threads end: one that frees memory while the hooks go would call half a hook.  libhoist's
-        threads, which stay, are waited for once."""
-        until = time.monotonic() + 0.2
-        while set(os.listdir("/proc/self/task")) - self._known and time.monotonic() < until:
-            time.sleep(0.0005)
-        self._known = set(os.listdir("/proc/self/task"))
+        """Python's threads end: one that frees memory while the hooks go would call half a hook."""
+        until = time.monotonic() + 60  # detects a hang
+        for thread in set(os.listdir("/proc/self/task")) - self._known:
+            while self._is_python(thread):
+                assert time.monotonic() < until, f"thread {thread} of Python's does not end"
+                time.sleep(0.0005)
 
     def disarm(self):
         try:

@@ -148,10 +148,11 @@ class Ranks(files.WithModel):
     @unittest.skipUnless(files.has_ucx(), "no UCX")
     def test_look(self):
         """A rank that waits for another is seen, by those that know the secret and the group."""
-        group = f"tcp://{HOST}:7123/look"
+        port = free_port()
+        group = f"tcp://{HOST}:{port}/look"
         waits = self.start({"group": group, "rank": "0/2", "group_timeout": 600, "group_secret": self.secret})
         try:
-            self.await_door(7123)
+            self.await_door(port)
             member, = hoist.group_look(group, group_secret=self.secret, group_timeout=60)
             self.assertRaises(hoist.errors.AccessError, hoist.group_look, group, group_secret=self.secret[::-1])
             self.assertRaisesRegex(ValueError, 'is the group "look"', hoist.group_look, group + "2",
@@ -159,7 +160,7 @@ class Ranks(files.WithModel):
         finally:
             waits.kill()
             waits.communicate()
-        self.assertEqual((member.address, member.has_files, member.begun), (f"{HOST}:7123", True, False))
+        self.assertEqual((member.address, member.has_files, member.begun), (f"{HOST}:{port}", True, False))
         self.assertGreaterEqual(member.bytes, sum(map(len, self.bytes.values())))
         self.assertEqual((member.storage_bytes, member.received_bytes, member.sent_bytes), (0, 0, 0))
         self.assertRaises(hoist.Error, hoist.group_look, group, group_secret=self.secret, group_timeout=1)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import hoist
@@ -37,6 +38,11 @@ def every(name):
     return True
 
 
+def log_of(lines):
+    """A logger that adds to a list."""
+    return types.SimpleNamespace(info=lambda text, *args: lines.append(text % args))
+
+
 @unittest.skipIf(torch is None, "no torch")
 class Ways(files.WithModel):
     model = MODEL
@@ -44,7 +50,7 @@ class Ways(files.WithModel):
     def given(self, settings, wanted=every):
         """({name: tensor}, facts)"""
         self.lines = []
-        facts = Facts(Settings(settings).way_of(1), self.lines.append)
+        facts = Facts(Settings(settings).way_of(1), log_of(self.lines))
         return dict(read([self.path], wanted, Settings(settings), facts)), facts
 
     def check(self, found, names=tuple(MODEL)):
@@ -82,12 +88,13 @@ class Ways(files.WithModel):
                 self.assertGreater(min(facts["stages"]["open_ns"], facts["stages"]["plan_ns"]), 0)
                 self.assertEqual((facts["plan"]["n_files"], facts["plan"]["bytes"]), (1, n_bytes))
                 self.assertEqual(facts["plan"]["mapped_bytes"], facts["mapped_bytes"])
-                line, = self.lines
+                facts.end()
+                line, end = self.lines
                 self.assertRegex(line, r"^hoist takes 0\.008 GB of 1 files by \w+: 0\.\d+ direct, 0\.\d+ cached, "
                                        f"0.00{8 if maps else 0} mapped; 0.008 in the page cache now$")
                 if maps:
                     self.assertLess(facts["read_bytes"], n_bytes // 2)
-                    self.assertIn("and mapped 0.008 of 0.008 GB", facts.line())
+                    self.assertIn("and mapped 0.008 of 0.008 GB", end)
 
     def test_what_is_written_to_a_mapped_tensor_stays_private(self):
         found, _ = self.given_hot({}, True)
@@ -253,7 +260,7 @@ class Groups(files.WithModel):
         ranks = Ranks(gather)
         self.assertEqual((ranks.number, ranks.n_ranks, ranks.gone()), (0, 1, None))
         settings = Settings({"way": "group"})
-        facts = Facts(settings.way_of(3))
+        facts = Facts(settings.way_of(3), log_of([]))
         found = dict(read([self.path], every, settings, facts, ranks))
         self.assertEqual(sorted(found), sorted(MANY))
 

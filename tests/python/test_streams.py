@@ -170,8 +170,9 @@ class Interrupts(unittest.TestCase):
 
     def test_calls_that_another_thread_makes(self):
         # The functions that they call have no end that this test could delay.
-        for name, call in (("doctor", hoist.doctor), ("Checkpoint.__new__", lambda: hoist.open("nothing")),
-                           ("Checkpoint.__new__", lambda: hoist.load("nothing"))):
+        for name, call in (("doctor", hoist.doctor), ("Checkpoint._open_here", lambda: hoist.open("nothing")),
+                           ("Checkpoint._open_here", lambda: hoist.Checkpoint("nothing")),
+                           ("Checkpoint._open_here", lambda: hoist.load("nothing"))):
             may_end, threads = threading.Event(), []
 
             def wait(*_, may_end=may_end, threads=threads, **__):
@@ -179,7 +180,7 @@ class Interrupts(unittest.TestCase):
                 may_end.wait()
                 raise FileNotFoundError
 
-            owner, attribute = (checkpoint.Checkpoint, "__new__") if "." in name else (_hoist, name)
+            owner, attribute = (checkpoint.Checkpoint, "_open_here") if "." in name else (_hoist, name)
             with self.subTest(call=name), mock.patch.object(owner, attribute, wait):
                 try:
                     self.interrupted(call)
@@ -189,14 +190,14 @@ class Interrupts(unittest.TestCase):
                 threads.clear()
                 self.assertRaises(FileNotFoundError, call)
 
-    def test_apart(self):
-        self.assertEqual(waiting.apart(lambda: threading.get_ident() == threading.main_thread().ident), False)
+    def test_in_thread(self):
+        self.assertEqual(waiting.in_thread(lambda: threading.get_ident() == threading.main_thread().ident), False)
         with self.assertRaises(KeyError):
-            waiting.apart(lambda: {}["a"])
+            waiting.in_thread(lambda: {}["a"])
         with mock.patch("_thread.start_new_thread", side_effect=RuntimeError("can't start new thread")):
-            self.assertEqual(waiting.apart(threading.get_ident), threading.get_ident())
+            self.assertEqual(waiting.in_thread(threading.get_ident), threading.get_ident())
         seen = []
-        thread = threading.Thread(target=lambda: seen.append(waiting.apart(threading.get_ident)))
+        thread = threading.Thread(target=lambda: seen.append(waiting.in_thread(threading.get_ident)))
         thread.start()
         thread.join()
         self.assertEqual(seen, [thread.ident])

@@ -619,7 +619,7 @@ def to_several(t):
     t.assertEqual([values(x) for x in all_of_them], [[1, 2]] * 4)
 
 
-# Of the two devices of one API that follow, the tests' own process has CUDA's alone.
+# The tests' own process has two devices of CUDA's, and one of HIP's.
 @vector("V100")
 def peer_access_is_symmetric(t):
     for api in ("cuda", "hip"):

@@ -288,7 +288,7 @@ class Buffer:
             stream = None
         self._buffer.fill(pattern, stream=stream)
 
-    # --- the buffer protocol, which cuda.core refuses in these words, too ---
+    # --- the buffer protocol, which cuda.core refuses, too ---
 
     def __buffer__(self, flags, /):
         raise NotImplementedError("a Buffer has no view of Python's buffer protocol: "

@@ -289,7 +289,7 @@ def read_bytes(data):
         while done < head:
             done += file.write(view[done:head])
         file.truncate(len(data))
-        with Checkpoint(f"/proc/self/fd/{fd}") as checkpoint:
+        with Checkpoint._open_here(f"/proc/self/fd/{fd}") as checkpoint:
             if checkpoint.format != "safetensors":
                 raise SafetensorError("Error while deserializing: these are no bytes of safetensors")
             return [(t, bytearray(view[t.offset : t.offset + t.nbytes])) for t in checkpoint.values()]

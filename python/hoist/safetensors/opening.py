@@ -252,7 +252,7 @@ class safe_open:  # pylint: disable=invalid-name
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         try:
             with errors():
-                checkpoint = Checkpoint(path)
+                checkpoint = Checkpoint._open_here(path)
         except SafetensorError as error:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None

@@ -23,9 +23,9 @@ _COLD_PART = 16
 # Seconds between two looks whether all ranks live, and in which a group's load ends in a rank after it has
 # ended in another.
 _LOOK, _GRACE = 0.5, 5
-# Of a plan (hoist.plan()): what a load would read from where.
-_PLANNED = ("bytes", "direct_bytes", "cached_bytes", "mapped_bytes", "resident_bytes", "n_reads")
-# Of a load's report: where its time went (hoist.Load.report()).
+# Figures of a plan (hoist.plan()) that are summed.
+_PLANNED = ("bytes", "direct_bytes", "cached_bytes", "mapped_bytes", "resident_bytes")
+# Stages of a load's report (hoist.Load.report()): where its time went.
 _STAGES = frozenset(f"{name}_ns" for name in (
     "read", "copy", "convert", "pages", "caller", "group", "budget", "plan", "allocate", "work"))
 _counting = threading.Lock()  # any thread may use a Lazy
@@ -37,14 +37,14 @@ class Facts(dict):
     Parameters
     ----------
     way : str
-    say : callable, optional
-        Takes a line for a log: what is about to be read.
+    log : logging.Logger
+        Takes a line of what is about to be read, and one at the end.
     """
 
-    def __init__(self, way, say=None):
+    def __init__(self, way, log):
         super().__init__(way=way, file_bytes=0, read_bytes=0, mapped_bytes=0, n_tensors=0, n_loads=0,
                          seconds=0.0, stages={}, plan={})
-        self._say = say
+        self._log = log
 
     def planned(self, plans):
         """Takes what is planned of each file, and says so."""
@@ -57,9 +57,8 @@ class Facts(dict):
                  f"{sums['resident_bytes'] / 1e9:.3f} in the page cache now")
 
     def say(self, line):
-        """A line for the log."""
-        if self._say is not None:
-            self._say(line)
+        """Adds a line to the log."""
+        self._log.info("%s", line)
 
     @contextlib.contextmanager
     def stage(self, name):
@@ -91,15 +90,15 @@ class Facts(dict):
             self["n_loads"] += 1
             self["seconds"] += seconds
 
-    def line(self):
-        """A line for a log."""
+    def end(self):
+        """Says what has been read."""
         mapped = f" and mapped {self['mapped_bytes'] / 1e9:.3f}" if self["mapped_bytes"] else ""
         total = sum(self["stages"].values()) or 1
         shares = sorted(((ns / total, name[:-3]) for name, ns in self["stages"].items()), reverse=True)
         stages = "".join(f", {name} {share:.0%}" for share, name in shares if share >= 0.01)
-        return (f"hoist has read {self['read_bytes'] / 1e9:.3f}{mapped} of "
-                f"{self['file_bytes'] / 1e9:.3f} GB, {self['n_tensors']} tensors, by {self['way']}: "
-                f"{self['n_loads']} loads, {self['seconds']:.2f} s{stages}")
+        self.say(f"hoist has read {self['read_bytes'] / 1e9:.3f}{mapped} of "
+                 f"{self['file_bytes'] / 1e9:.3f} GB, {self['n_tensors']} tensors, by {self['way']}: "
+                 f"{self['n_loads']} loads, {self['seconds']:.2f} s{stages}")
 
 
 def _streamed(checkpoint, names, settings, facts):
@@ -261,7 +260,7 @@ def read(files, is_wanted, settings, facts, ranks=None, *, prefix=""):
         Those that share the reads, by the way "group".  Closed at the end.  Without them, or where this rank
         is the only one, the rank streams.
     prefix : str
-        Of the names that the server gets.
+        Stands before the names that the server gets.
     """
     try:
         for name, found in _read(files, is_wanted, settings, facts, ranks):
@@ -269,9 +268,9 @@ def read(files, is_wanted, settings, facts, ranks=None, *, prefix=""):
             del found
             yield prefix + name, box.pop()
     finally:
-        give_back()
         if ranks is not None:
             ranks.close()
+        give_back()
 
 
 def _opened(path, is_wanted, facts):

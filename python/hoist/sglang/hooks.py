@@ -4,7 +4,6 @@
 Importing this module imports torch; SGLang's modules are imported by the functions.
 """
 
-import functools
 import importlib
 import json
 import logging
@@ -23,7 +22,7 @@ _REGISTRY = "sglang.srt.plugins.hook_registry"
 _LOADER = "sglang.srt.model_loader.loader"
 _READS = "DefaultModelLoader._get_weights_iterator"
 _CHECKS = "_validate_default_loader_extra_config"
-# Of _LOADER, what the hooks call.
+# The names that the hooks use of _LOADER.
 _CALLED = ("DefaultModelLoader._prepare_weights", "DefaultModelLoader._filter_mtp_weights",
            "DefaultModelLoader._MTP_PATTERN", "maybe_add_mtp_safetensors")
 _KNOWN = "0.5.23"  # SGLang that the hooks were written for
@@ -93,7 +92,7 @@ def _settings(given, source):
 
 def _told(found, facts):
     yield from found
-    _log.info("%s", facts.line())
+    facts.end()
 
 
 def weights(original, loader, source, **named):
@@ -115,7 +114,7 @@ def weights(original, loader, source, **named):
     settings, way = _settings(given, source)
     if _server().weight_loader_prefetch_checkpoints and not named.get("startup_prefetch_started"):
         _log.warning("hoist reads ahead by itself: --weight-loader-prefetch-checkpoints is without effect")
-    facts = _newest["facts"] = Facts(way, functools.partial(_log.info, "%s"))
+    facts = _newest["facts"] = Facts(way, _log)
     draft = loader.load_config.draft_model_idx
 
     def is_wanted(name):

@@ -13,7 +13,7 @@ __all__ = ["register", "report"]
 
 _KNOWN = "0.32"  # vLLM that the loader was written for
 _LOADERS = "vllm.model_executor.model_loader"
-# What the loader calls of vLLM's.
+# The names that the loader uses of vLLM.
 _CALLED = {
     "vllm.config": ("get_current_vllm_config_or_none",),
     _LOADERS: ("get_model_loader", "register_model_loader"),

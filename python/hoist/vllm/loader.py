@@ -2,7 +2,6 @@
 """vLLM's model loader over hoist.  Importing this module imports vLLM."""
 
 import copy
-import functools
 import os
 import time
 
@@ -61,7 +60,7 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
         """Fills a model."""
         super().load_weights(model, model_config)
         give_back()  # also of the last tensor
-        # Of torchao's checkpoints.  A reload makes another loader of the configuration.
+        # load_weights() sets this for torchao's checkpoints; a reload makes another loader of the configuration.
         self._given_config.safetensors_load_strategy = self.load_config.safetensors_load_strategy
 
     def get_all_weights(self, model_config, model):
@@ -75,11 +74,11 @@ class HoistModelLoader(default_loader.DefaultModelLoader):
             yield from super().get_all_weights(model_config, model)
         finally:
             self._facts = None
-        _log.info("%s", facts.line())
+        facts.end()
 
     def _begin(self):
         """The facts of a load that begins."""
-        ret = _newest["facts"] = Facts(self._settings.way_of(_n_ranks()), functools.partial(_log.info, "%s"))
+        ret = _newest["facts"] = Facts(self._settings.way_of(_n_ranks()), _log)
         return ret
 
     def _files(self, source):
