@@ -176,7 +176,9 @@ static hoist__ucs_status limit_connecting(hoist__ucp_config *config)
 	hoist__ucx.ucp_get_version(&major, &minor, &patch);
 	bool whole = major > 1 || minor >= 17;
 	bool waits = major == 1 && minor < 16;
-	if (secure_getenv(waits ? "UCX_TCP_SYN_CNT" : "UCX_TCP_CONN_NB") != NULL)
+	const char *theirs =
+		waits ? secure_getenv("UCX_TCP_SYN_CNT") : secure_getenv("UCX_TCP_CONN_NB");
+	if (theirs != NULL)
 		return status;
 	if (!waits)
 		return change_tcp(config, whole, "TCP_CONN_NB", "y");

@@ -157,11 +157,12 @@ static void kill_giver(const struct hoist__far *far, const struct hoist__far_mem
 static __thread struct hoist__far *copies; /* the victim's thread that is amid its first copy */
 static __thread const struct hoist__far_memory *copied;
 
-/* The copy reads from the memory of a giver that has died and was dropped: it is mapped still. */
+/* The copy reads from the memory of a giver that has died and was dropped: it is mapped still.  A
+ * compiler may copy a small struct by this function, too, under the lock. */
 WRAP(void *, memcpy, (void *to, const void *from, size_t n))
 {
-	struct hoist__far *far = copies;
-	copies = NULL;
+	struct hoist__far *far = n > sizeof(struct hoist__far_loan) ? copies : NULL;
+	copies = far != NULL ? NULL : copies;
 	bool left = false;
 	bool unmapped = false;
 	if (far != NULL)
