@@ -3,7 +3,7 @@
 
 import collections
 
-from . import _hoist, launcher
+from . import _hoist, launcher, waiting
 
 Member = collections.namedtuple("Member", "id address has_files begun bytes done_bytes storage_bytes "
                                           "received_bytes sent_bytes")
@@ -97,4 +97,4 @@ def group_look(group, *, group_secret=None, group_timeout=5):
     if not isinstance(group, str):
         raise TypeError(f"a group is a str, not {type(group).__name__!r}")
     given = launcher.name(group), 0, 0, max(1, int(group_timeout * 1e9)), group_secret
-    return [Member(*member) for member in _hoist.group_look(given)]
+    return [Member(*member) for member in waiting.in_thread(lambda: _hoist.group_look(given))]

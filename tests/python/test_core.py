@@ -168,6 +168,8 @@ class Examples(unittest.TestCase):
     def test_options(self):
         pinned = core.PinnedMemoryResource({"numa_id": -1})
         self.assertEqual((pinned.is_ipc_enabled, pinned.numa_id), (False, -1))
+        with self.assertRaisesRegex(ValueError, "numa_id is -5"):
+            core.PinnedMemoryResource({"numa_id": -5})
         node = core.PinnedMemoryResource({"numa_id": 0})
         self.assertEqual(node.numa_id, 0)
         with node.allocate(8) as b:

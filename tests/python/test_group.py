@@ -167,6 +167,13 @@ class Ranks(files.WithModel):
         self.assertRaises(hoist.Error, hoist.group_look, "shm:look")
         self.assertRaises(TypeError, hoist.group_look, 7)
 
+    def test_look_interrupt(self):
+        with socket.socket() as deaf:
+            deaf.bind((HOST, 0))
+            deaf.listen()
+            files.interrupted(self, lambda: hoist.group_look(f"tcp://{HOST}:{deaf.getsockname()[1]}/look",
+                                                             group_secret=self.secret, group_timeout=600))
+
     def test_alone(self):
         """A load without a group of several machines has no such report."""
         with hoist.load(self.path) as load:

@@ -13,8 +13,10 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import hoist
+from hoist.servers import needed
 import files
 
 try:
@@ -156,6 +158,17 @@ class Ways(files.WithModel):
         with open(os.path.join(PAGES, "settings.inc"), encoding="utf-8") as file:
             terms = re.findall(r"^``.*$", file.read(), re.MULTILINE)
         self.assertEqual(sorted(re.findall("``(.*?)``", " ".join(terms))), sorted(NAMES))
+
+
+class Needed(unittest.TestCase):
+    """A server that is not as hoist knows it."""
+
+    def test_a_module_that_fails_is_a_lack(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "path", [folder, *sys.path]):
+            with open(os.path.join(folder, "hoist_broken_server.py"), "w", encoding="ascii") as module:
+                module.write("raise RuntimeError('no driver')\n")
+            self.assertRaisesRegex(ImportError, "has no hoist_broken_server", needed.check, "X", ["x"], "1",
+                                   {"hoist_broken_server": ()})
 
 
 @unittest.skipIf(torch is None or not torch.distributed.is_gloo_available(), "no torch with gloo")

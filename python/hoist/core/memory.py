@@ -6,7 +6,7 @@ import typing
 import weakref
 
 from .. import _hoist
-from ..errors import UnsupportedError
+from ..errors import InvalidError, UnsupportedError
 from .buffer import Buffer
 
 
@@ -456,6 +456,8 @@ class PinnedMemoryResource(_Native):
                                    "ipc_enabled, or share a buffer by hoist.Buffer(shareable=True)")
         node = _option(options, "numa_id")
         self._node = -1 if node is None else node
+        if self._node < -1:
+            raise InvalidError(f"numa_id is {node}; it is the number of a node, or -1: one that is near the device")
         super().__init__(_hoist.Memory("pinned", _hoist.Device(device), node=self._node,
                                        limit=_option(options, "max_size", 0)))
 
@@ -515,7 +517,8 @@ class SynchronousMemoryResource(MemoryResource):
             The device's memory is exhausted.
         """
         block = self._memory.alloc(size)
-        self._blocks[block.address] = block
+        if block.address:  # none has no bytes
+            self._blocks[block.address] = block
         return Buffer.from_handle(block.address, size, mr=self)
 
     def deallocate(self, ptr, size, stream=None):
@@ -530,7 +533,8 @@ class SynchronousMemoryResource(MemoryResource):
         """
         if stream is not None:
             stream.synchronize()
-        self._blocks.pop(ptr).close()
+        if ptr:
+            self._blocks.pop(ptr).close()
 
 
 class ManagedMemoryResource(_Native):

@@ -36,6 +36,6 @@ def check(server, packages, known, names):
             for attribute in attributes:
                 name = f"{module}.{attribute}"
                 operator.attrgetter(attribute)(found)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # a module of a server may end its import by any
             raise ImportError(f"{_version(server, packages)} has no {name}: hoist needs the {server} that it was "
                               f"written for, {known}, or one that is like it here") from error
