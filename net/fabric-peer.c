@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "net/fabric-private.h"
 #include "net/fabric.h"
 
@@ -129,6 +130,7 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 		return hoist__ucx_fail(status, "connecting to a peer");
 	}
 	hoist__list_push_back(&fabric->peers, &peer->link);
+	fabric->met_at = hoist__now_ns();
 	*ret = peer;
 	return 0;
 }

@@ -33,6 +33,9 @@
 /* For how long hoist__fabric_close() lets transfers with peers that live come to their end, and
  * then waits for those that it has broken. */
 #define HOIST__FABRIC_DRAIN_NS (UINT64_C(2) * 1000000000)
+/* UCX before 1.16: connections younger than this may still have answers to send. */
+#define HOIST__FABRIC_YOUNG_NS (UINT64_C(1) * 1000000000)
+#define HOIST__FABRIC_QUIET_NS (UINT64_C(100) * 1000000)
 #define HOIST__FABRIC_CLOSE_NS (UINT64_C(10) * 1000000000)
 
 struct hoist__fabric_header {
@@ -50,6 +53,7 @@ struct hoist__fabric {
 	size_t address_bytes;
 	int fd;			      /* UCX's */
 	int edges;		      /* an epoll of `fd`, edge-triggered */
+	uint64_t met_at;	      /* opened, or connected to a peer, last */
 	unsigned n_idle;	      /* progresses in a row that found nothing */
 	bool closing;		      /* nothing is placed any more */
 	struct hoist__list peers;     /* that the caller has */

@@ -232,6 +232,7 @@ int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist
 		return hoist__fail_nomem("a fabric", sizeof *fabric);
 	fabric->options = *options;
 	fabric->fd = fabric->edges = -1;
+	fabric->met_at = hoist__now_ns();
 	hoist__list_init(&fabric->peers);
 	hoist__list_init(&fabric->stuck);
 	hoist__list_init(&fabric->transfers);
@@ -269,12 +270,29 @@ static void settle(struct hoist__fabric *fabric, uint64_t ns)
 	}
 }
 
+/* UCX before 1.16 aborts the process if its worker is destroyed while it has to answer a peer that
+ * has just connected ("got REP message", ucp_request.c; seen in 1.13): lets it answer. */
+static void answer_young(struct hoist__fabric *fabric)
+{
+	unsigned major, minor, patch;
+	uint64_t deadline = hoist__now_ns() + HOIST__FABRIC_QUIET_NS;
+	bool quiet =
+		fabric->worker == NULL || hoist__now_ns() - fabric->met_at > HOIST__FABRIC_YOUNG_NS;
+	hoist__ucx.ucp_get_version(&major, &minor, &patch);
+	while (major == 1 && minor < 16 && !quiet && hoist__now_ns() < deadline) {
+		struct pollfd entry = {.fd = hoist__fabric_fd(fabric), .events = POLLIN};
+		quiet = hoist__fabric_arm(fabric) && poll(&entry, 1, 10) == 0;
+		hoist__fabric_progress(fabric);
+	}
+}
+
 bool hoist__fabric_close(struct hoist__fabric *fabric)
 {
 	if (fabric == NULL)
 		return true;
 	fabric->closing = true;
 	settle(fabric, HOIST__FABRIC_DRAIN_NS);
+	answer_young(fabric);
 	while (!hoist__list_empty(&fabric->peers))
 		hoist__fabric_disconnect(
 			HOIST__CONTAINER_OF(fabric->peers.next, struct hoist__fabric_peer, link));

@@ -61,7 +61,8 @@
  * is being closed (seen in UCX 1.13 and 1.22).  UCX before 1.16 also crashes, or aborts the process
  * of either side, after hoist__fabric_disconnect() of a peer that lives and has transfers in
  * flight.  With a peer that is dead, hangs, or is idle, 1.13 is well, too.  So
- * hoist__fabric_close() first lets transfers come to their end, for 2 s.  UCX 1.22 crashes in the
+ * hoist__fabric_close() first lets transfers come to their end, for 2 s, and, before 1.16, lets UCX
+ * answer peers that have connected within the last second, for 0.1 s at most.  UCX 1.22 crashes in the
  * same way with UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
  *
  * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side

@@ -338,8 +338,11 @@ int main(void)
 		(void)close(i == 0 ? orders[1] : answers[1]);
 		(void)close(i == 0 ? orders[0] : answers[0]);
 	}
-	CHECK(child_status(children[1]) == 0);
-	CHECK(child_status(children[0]) == 0);
+	for (unsigned i = 2; i-- > 0;) {
+		int status = child_status(children[i]);
+		check_at("member %u ended with %d", i, status);
+		CHECK(status == 0);
+	}
 	hoist_budget_unref(budget);
 	hoist_checkpoint_close(checkpoint);
 	support_cleanup();
