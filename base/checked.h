@@ -56,4 +56,15 @@ static inline uint64_t hoist__max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Euclid's algorithm.  The divisor of @a and 0 is @a. */
+static inline uint64_t hoist__gcd_u64(uint64_t a, uint64_t b)
+{
+	while (b != 0) {
+		uint64_t rest = a % b;
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 #endif

@@ -3,6 +3,7 @@
  * The contract is in hoist/layout.h. */
 #include "config.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/layout.h"
 #include "hoist/layout.h"
@@ -119,17 +120,6 @@ int hoist_layout_repack(const hoist_layout *layout, int64_t itemsize, uintptr_t 
 	return 0;
 }
 
-/* Euclid's algorithm.  gcd(a, 0) is a. */
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-	while (b != 0) {
-		uint64_t rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* Reduces *size so that it also divides the bytes of @count items. */
 static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 {
@@ -138,7 +128,7 @@ static int divide(const hoist_layout *layout, int64_t count, uint64_t *size)
 		return hoist__fail(-EOVERFLOW,
 				   "max_itemsize: %lld items of %lld bytes do not fit in 63 bits",
 				   (long long)count, (long long)layout->itemsize);
-	*size = gcd(*size, bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes);
+	*size = hoist__gcd_u64(*size, bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes);
 	return 0;
 }
 
@@ -160,7 +150,7 @@ int hoist_layout_max_itemsize(const hoist_layout *layout, int64_t max, uintptr_t
 		*ret = layout->itemsize;
 		return 0;
 	}
-	uint64_t size = gcd((uint64_t)max, data);
+	uint64_t size = hoist__gcd_u64((uint64_t)max, data);
 	err = divide(layout, layout->offset, &size);
 	for (int i = 0; i < layout->rank && err == 0; i++)
 		err = divide(layout, i == axis ? layout->shape[i] : layout->strides[i], &size);

@@ -197,9 +197,8 @@ static int copy(struct hoist__load_source *source, size_t file, uint64_t offset,
 static unsigned char *reach(struct hoist__load_source *source, const struct hoist__chunk *chunk)
 {
 	struct hoist__far *far = hoist__far_of(source);
-	size_t file = hoist__cells_file_of(&far->cells, chunk);
-	size_t cell = hoist__cells_at(&far->cells, file, chunk->offset);
-	if (hoist__cells_at(&far->cells, file, chunk->offset + chunk->need - 1) != cell)
+	size_t cell = hoist__cells_only(&far->cells, chunk);
+	if (cell == SIZE_MAX)
 		return NULL;
 	pthread_mutex_lock(&far->lock);
 	int i = hoist__swarm_slot_of(far->swarm, cell);

@@ -205,11 +205,10 @@ static int copy(struct hoist__load_source *source, size_t file, uint64_t offset,
 static unsigned char *reach(struct hoist__load_source *source, const struct hoist__chunk *chunk)
 {
 	struct hoist__member *member = hoist__member_of(source);
-	size_t file = hoist__cells_file_of(&member->cells, chunk);
-	const struct hoist__cell *cell = cell_of(member, file, chunk->offset);
-	const struct hoist__cell *last = cell_of(member, file, chunk->offset + chunk->need - 1);
-	if (!cell->shared || last != cell)
+	size_t only = hoist__cells_only(&member->cells, chunk);
+	if (only == SIZE_MAX || !member->ownership.cells[only].shared)
 		return NULL;
+	const struct hoist__cell *cell = &member->ownership.cells[only];
 	unsigned char *from = member->ops->reach(member->transport, member->load->job.dev,
 						 cell->owner, cell->ordinal);
 	return from != NULL ? from + chunk->offset % HOIST__CELL_BYTES : NULL;

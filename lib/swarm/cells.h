@@ -61,6 +61,16 @@ static inline size_t hoist__cells_file_of(const struct hoist__cells *cells,
 	return cells->load->plan.extents[chunk->extent].file;
 }
 
+/* The only cell that the chunk, which has one part, touches; SIZE_MAX: it touches several. */
+static inline size_t hoist__cells_only(const struct hoist__cells *cells,
+				       const struct hoist__chunk *chunk)
+{
+	size_t file = hoist__cells_file_of(cells, chunk);
+	size_t first = hoist__cells_at(cells, file, chunk->offset);
+	size_t last = hoist__cells_at(cells, file, chunk->offset + chunk->need - 1);
+	return first == last ? first : SIZE_MAX;
+}
+
 bool hoist__cells_next(const struct hoist__cells *cells, const struct hoist__chunk *chunk,
 		       struct hoist__cell_walk *walk);
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "base/assert.h"
+#include "base/checked.h"
 #include "lib/swarm/swarm-view.h"
 
 /* --- turns --- */
@@ -22,22 +23,12 @@ static unsigned weight_at(const struct hoist__swarm *swarm, unsigned m, size_t c
 	return cell >= member->share.from ? member->share.weight : member->weight_before;
 }
 
-static unsigned gcd(unsigned a, unsigned b)
-{
-	while (b != 0) {
-		unsigned rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* A step through @n places, of the golden ratio nearly, that comes to each once: the visits to
  * places beside each other are spread evenly. */
 static unsigned step_through(unsigned n)
 {
 	unsigned step = (unsigned)((uint64_t)n * 618 / 1000);
-	while (step > 1 && gcd(step, n) > 1)
+	while (step > 1 && hoist__gcd_u64(step, n) > 1)
 		step--;
 	return step > 1 ? step : 1;
 }
@@ -56,7 +47,7 @@ static unsigned turn_of(const struct hoist__swarm *swarm, size_t cell)
 			continue;
 		seats[n] = swarm->ring[i];
 		weights[n] = weight_at(swarm, seats[n], cell);
-		divisor = gcd(divisor, weights[n]);
+		divisor = (unsigned)hoist__gcd_u64(divisor, weights[n]);
 		n_places += weights[n++];
 	}
 	if (n == 0)
