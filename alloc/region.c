@@ -257,17 +257,15 @@ static void keep_small(struct hoist__region *region, uintptr_t edge)
  * for the process and its control group.  Huge pages that are whole stay what they are under
  * MADV_NOHUGEPAGE, which is only advice here. */
 int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
-			  bool divides)
+			  bool advises)
 {
 	uint64_t start = hoist__now_ns();
 	HOIST__ASSERT(region->options.kind == HOIST__MEMORY_HOST && !region->pinned);
 	HOIST__ASSERT(address >= region->base && bytes <= region->bytes &&
 		      address - region->base <= region->bytes - bytes);
-	if (region->pages == HOIST__PAGES_THP && divides) {
+	if (region->pages == HOIST__PAGES_THP && advises) {
 		keep_small(region, address);
 		keep_small(region, address + bytes);
-	} else if (region->pages == HOIST__PAGES_THP) {
-		keep_all_small(region);
 	}
 	int err = madvise((void *)address, bytes, MADV_DONTNEED) == 0 ? 0 : -errno;
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);

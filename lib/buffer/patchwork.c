@@ -17,8 +17,17 @@
 #include "base/checked.h"
 #include "base/error.h"
 
+struct patch {
+	uintptr_t begin;
+	uintptr_t end;
+};
+
 struct patchwork {
 	struct hoist__region *region;
+	size_t n_patches;
+	size_t room;
+	struct patch
+		*patches; /* ascending; neither they nor their number change once pages go back */
 	atomic_bool discarded; /* pages have gone back */
 };
 
@@ -29,15 +38,32 @@ static void release(void *context)
 	if (atomic_load(&own->discarded) && hoist__watch_annotates())
 		hoist__annotate_shown(own->region->base, own->region->bytes, true);
 	hoist__region_destroy(own->region);
+	free(own->patches);
 	free(own);
+}
+
+/* Keeps the kernel from making huge pages of anonymous memory, which would fill the holes again.
+ * Patches are left alone: there the advice would keep huge pages of the page cache from being
+ * mapped whole. */
+static void keep_small(const struct patchwork *own)
+{
+	uintptr_t at = own->region->base;
+	for (size_t p = 0; p <= own->n_patches; p++) {
+		bool last = p == own->n_patches;
+		uintptr_t end =
+			last ? own->region->base + own->region->bytes : own->patches[p].begin;
+		if (end > at)
+			(void)madvise((void *)at, end - at, MADV_NOHUGEPAGE);
+		at = last ? end : own->patches[p].end;
+	}
 }
 
 /* Memory that is never used again needs no more than MADV_DONTNEED: see the header. */
 static int discard(void *context, uintptr_t address, size_t bytes)
 {
 	struct patchwork *own = context;
-	atomic_store(&own->discarded, true);
-	/* No edge divides a file's map. */
+	if (!atomic_exchange(&own->discarded, true) && own->region->pages == HOIST__PAGES_THP)
+		keep_small(own);
 	int err = hoist__region_discard(own->region, address, bytes, false);
 	if (err == 0 && hoist__watch_annotates())
 		hoist__annotate_hidden(address, bytes);
@@ -86,6 +112,21 @@ static void fill_hole(void *address, size_t bytes)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
+static int add_patch(struct patchwork *own, uintptr_t begin, uintptr_t end)
+{
+	if (own->n_patches == own->room) {
+		size_t room = own->room * 2 + 16;
+		struct patch *grown = realloc(own->patches, room * sizeof *grown);
+		if (grown == NULL)
+			return hoist__fail_nomem("a load's memory", room * sizeof *grown);
+		own->patches = grown;
+		own->room = room;
+	}
+	HOIST__ASSERT(own->n_patches == 0 || own->patches[own->n_patches - 1].end <= begin);
+	own->patches[own->n_patches++] = (struct patch){begin, end};
+	return 0;
+}
+
 /* NORESERVE: hardly any page of a map is ever copied. */
 int hoist__patchwork_map(struct hoist__storage *storage, size_t at, const struct hoist__file *file,
 			 uint64_t offset, size_t bytes)
@@ -93,10 +134,16 @@ int hoist__patchwork_map(struct hoist__storage *storage, size_t at, const struct
 	void *address = (void *)(hoist__storage_address(storage) + at);
 	HOIST__ASSERT(at % hoist__page_bytes() == 0 && offset % hoist__page_bytes() == 0);
 	HOIST__ASSERT(bytes != 0 && at + bytes <= hoist__storage_bytes(storage));
+	struct patchwork *own = hoist__storage_context(storage);
+	uintptr_t end = (uintptr_t)address + hoist__round_up(bytes, hoist__page_bytes());
+	int err = add_patch(own, (uintptr_t)address, end);
+	if (err < 0)
+		return err;
 	if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
 		 file->fd, (off_t)offset) != MAP_FAILED)
 		return 0;
-	int err = -errno;
+	err = -errno;
+	own->n_patches--;
 	fill_hole(address, hoist__round_up(bytes, hoist__page_bytes()));
 	return hoist__fail_errno(err, "mapping %zu bytes at %llu of %s", bytes,
 				 (unsigned long long)offset, file->path);

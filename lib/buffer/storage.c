@@ -121,6 +121,11 @@ int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__stor
 	return 0;
 }
 
+void *hoist__storage_context(const struct hoist__storage *storage)
+{
+	return storage->context;
+}
+
 static void close_map(void *context)
 {
 	struct hoist__file_map *map = context;

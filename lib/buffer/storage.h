@@ -78,6 +78,9 @@ struct hoist__foreign {
  * Returns: 0; -ENOMEM. */
 int hoist__storage_wrap(const struct hoist__foreign *foreign, struct hoist__storage **ret);
 
+/* The context that the memory was wrapped with. */
+void *hoist__storage_context(const struct hoist__storage *storage);
+
 /* Makes a storage over the caller's block of @memory, and frees the block to @memory in the end.
  * Returns: 0; -EINVAL, -ENOMEM. */
 int hoist__storage_adopt(hoist_memory *memory, hoist_stream *stream, uintptr_t address,

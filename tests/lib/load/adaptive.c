@@ -316,23 +316,38 @@ static void tensors_lie_in_huge_pages_as_in_the_file(void)
 	hoist_checkpoint_close(checkpoint);
 }
 
-/* The bytes of the process's own and of the page cache that are mapped in at the file's maps. */
-static size_t resident_maps(const char *path)
+/* So do large files behind others, mapped or read; an empty tensor and small files lie between. */
+static void each_large_file_lies_in_huge_pages(void)
 {
-	char line[1024];
-	size_t sum = 0;
-	bool inside = false;
-	FILE *smaps = fopen("/proc/self/smaps", "re");
-	CHECK(smaps != NULL);
-	while (fgets(line, sizeof line, smaps) != NULL) {
-		unsigned long begin, end, kib;
-		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
-			inside = strstr(line, path) != NULL;
-		else if (inside && sscanf(line, "Rss: %lu kB", &kib) == 1)
-			sum += kib * 1024;
+	static const char *const names[] = {"1.safetensors", "2.safetensors", "3.safetensors",
+					    "4.safetensors"};
+	static const size_t sizes[] = {5 * MIB + 17, 1000, 130 * MIB, 0, 3 * MIB, 129 * MIB, 77};
+	static const size_t first[] = {0, 1, 4, 5, 7};
+	static const size_t large[] = {2, 5};
+	for (size_t f = 0; f < 4; f++)
+		support_write(names[f], first[f], first[f + 1] - first[f], sizes + first[f],
+			      (int)(100 * f));
+	support_write_index(names, first, 4);
+	hoist_checkpoint *checkpoint = support_open(support_folder());
+	for (int hot = 0; hot < 2; hot++) {
+		answers = hot ? ALL : NONE;
+		hoist_load *load = start(checkpoint, (hoist_load_options){0});
+		OK(hoist_load_wait(load));
+		support_compare(checkpoint, load);
+		for (size_t i = 0; i < 2 && hot; i++) {
+			hoist_buffer *buffer = tensor(load, large[i]);
+			CHECK((hoist_buffer_address(buffer) -
+			       info_of(checkpoint, large[i]).offset) %
+				      (2 * MIB) ==
+			      0);
+			hoist_buffer_unref(buffer);
+		}
+		hoist_load_destroy(load);
 	}
-	(void)fclose(smaps);
-	return sum;
+	hoist_checkpoint_close(checkpoint);
+	for (size_t f = 0; f < 4; f++)
+		OK(unlink(support_path(names[f])));
+	OK(unlink(support_path("model.safetensors.index.json")));
 }
 
 static void write_all(hoist_buffer *buffer, unsigned char byte)
@@ -475,6 +490,7 @@ int main(void)
 	a_file_that_shrinks_later();
 	digests_are_verified();
 	tensors_lie_in_huge_pages_as_in_the_file();
+	each_large_file_lies_in_huge_pages();
 	tensors_go_back_one_by_one();
 	tensors_are_buffers_like_others();
 	others_act_as_auto();

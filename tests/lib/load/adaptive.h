@@ -175,4 +175,23 @@ static void compare_digests(hoist_checkpoint *checkpoint, const hoist_load_optio
 	hoist_load_destroy(plain);
 }
 
+/* The bytes of the process's own and of the page cache that are mapped in at the file's maps. */
+static size_t resident_maps(const char *path)
+{
+	char line[1024];
+	size_t sum = 0;
+	bool inside = false;
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	CHECK(smaps != NULL);
+	while (fgets(line, sizeof line, smaps) != NULL) {
+		unsigned long begin, end, kib;
+		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+			inside = strstr(line, path) != NULL;
+		else if (inside && sscanf(line, "Rss: %lu kB", &kib) == 1)
+			sum += kib * 1024;
+	}
+	(void)fclose(smaps);
+	return sum;
+}
+
 #endif
