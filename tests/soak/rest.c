@@ -12,6 +12,7 @@
 #include "lib/memory/device-memory.h"
 #include "lib/memory/memory.h"
 #include "tests/support/count.h"
+#include "tests/support/smaps.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -62,18 +63,12 @@ static void drop_pools(void)
  * is counted by what is allocated of it. */
 static uint64_t private_kib(void)
 {
-	char line[512];
-	bool is_device = false;
+	struct smaps smaps = {0};
 	uint64_t sum = 0;
-	FILE *file = fopen("/proc/self/smaps", "re");
-	CHECK(file != NULL); /* 0 would never grow */
-	while (fgets(line, sizeof line, file) != NULL)
-		if (line[0] < 'A' || line[0] > 'Z') /* of a mapping, not of its figures */
-			is_device = strstr(line, "memfd:hoist-emulated-device") != NULL;
-		else if (!is_device && strncmp(line, "Private_", 8) == 0)
-			sum += strtoull(strchr(line, ':') + 1, NULL, 10);
-	(void)fclose(file);
-	CHECK(sum > 0);
+	while (smaps_next(&smaps))
+		if (strstr(smaps.mapping, "memfd:hoist-emulated-device") == NULL)
+			sum += smaps_kib(&smaps, "Private_");
+	CHECK(sum > 0); /* 0 would never grow */
 	return sum;
 }
 

@@ -15,6 +15,7 @@
 #include "alloc/region.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "tests/support/smaps.h"
 
 #define NO_CACHE 1 /* bytes, less than a quantum: a freed block is in its slab at once */
 
@@ -61,19 +62,12 @@ static inline size_t absent_pages(const void *base, size_t bytes)
 /* Whether smaps has @flag for the mapping of @address: " hg" huge pages wanted, " nh" unwanted. */
 static inline bool has_flag(uintptr_t address, const char *flag)
 {
-	char line[512];
-	bool within = false;
+	struct smaps smaps = {0};
 	bool found = false;
-	FILE *smaps = fopen("/proc/self/smaps", "re");
-	cr_assert_not_null(smaps);
-	while (fgets(line, sizeof line, smaps) != NULL) {
-		uintptr_t from, to;
-		if (sscanf(line, "%zx-%zx ", &from, &to) == 2)
-			within = from <= address && address < to;
-		else if (within && strncmp(line, "VmFlags:", 8) == 0)
-			found = strstr(line, flag) != NULL;
-	}
-	(void)fclose(smaps);
+	while (smaps_next(&smaps))
+		if (smaps.from <= address && address < smaps.to &&
+		    strncmp(smaps.line, "VmFlags:", 8) == 0)
+			found = strstr(smaps.line, flag) != NULL;
 	return found;
 }
 

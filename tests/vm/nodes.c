@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/smaps.h"
+
 #define PAGES_AT_ONCE 512
 #define MAX_TRIES 50
 
@@ -193,20 +195,12 @@ size_t vmstat(const char *key)
 
 size_t huge_bytes(uintptr_t address, size_t bytes)
 {
-	char line[512];
-	size_t n = 0;
-	bool within = false;
-	FILE *file = fopen("/proc/self/smaps", "re");
-	CHECK(file != NULL);
-	while (fgets(line, sizeof line, file) != NULL) {
-		unsigned long long from, to;
-		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
-			within = from >= address && to <= address + bytes;
-		else if (within && strncmp(line, "AnonHugePages:", 14) == 0)
-			n += strtoul(line + 14, NULL, 10) * 1024;
-	}
-	(void)fclose(file);
-	return n;
+	struct smaps smaps = {0};
+	size_t kib = 0;
+	while (smaps_next(&smaps))
+		if (smaps.from >= address && smaps.to <= address + bytes)
+			kib += smaps_kib(&smaps, "AnonHugePages:");
+	return kib * 1024;
 }
 
 bool huge_can_be_had(void)

@@ -19,6 +19,7 @@
 #include "tests/support/load-support.h"
 #include "tests/support/patience.h"
 #include "tests/support/random.h"
+#include "tests/support/smaps.h"
 #include "tests/support/touch.h"
 #include "tests/support/wrap.h"
 
@@ -178,20 +179,12 @@ static void compare_digests(hoist_checkpoint *checkpoint, const hoist_load_optio
 /* The bytes of the process's own and of the page cache that are mapped in at the file's maps. */
 static size_t resident_maps(const char *path)
 {
-	char line[1024];
-	size_t sum = 0;
-	bool inside = false;
-	FILE *smaps = fopen("/proc/self/smaps", "re");
-	CHECK(smaps != NULL);
-	while (fgets(line, sizeof line, smaps) != NULL) {
-		unsigned long begin, end, kib;
-		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
-			inside = strstr(line, path) != NULL;
-		else if (inside && sscanf(line, "Rss: %lu kB", &kib) == 1)
-			sum += kib * 1024;
-	}
-	(void)fclose(smaps);
-	return sum;
+	struct smaps smaps = {0};
+	size_t kib = 0;
+	while (smaps_next(&smaps))
+		if (strstr(smaps.mapping, path) != NULL)
+			kib += smaps_kib(&smaps, "Rss:");
+	return kib * 1024;
 }
 
 #endif
