@@ -75,7 +75,8 @@ int hoist__pool_discard(struct hoist__pool *pool, uintptr_t address, size_t byte
 {
 	struct hoist__pool_region *holder = find(pool, address);
 	HOIST__ASSERT(holder != NULL && bytes != 0);
-	int err = hoist__region_discard(holder->region, address, bytes, true);
+	hoist__region_keep_small(holder->region, address, bytes);
+	int err = hoist__region_discard(holder->region, address, bytes);
 	if (err != 0)
 		return err;
 	if (hoist__watch_annotates())

@@ -233,9 +233,8 @@ static void keep_all_small(struct hoist__region *region)
 		(void)madvise((void *)region->base, region->bytes, MADV_NOHUGEPAGE);
 }
 
-/* Keeps the kernel from making a huge page of the one around @edge, of which a part goes back: the
- * hole would be filled again.  Where the process has many such pages, the whole region is small. */
-static void keep_small(struct hoist__region *region, uintptr_t edge)
+/* Keeps the kernel from making a huge page of the one around @edge, of which a part goes back. */
+static void keep_edge_small(struct hoist__region *region, uintptr_t edge)
 {
 	uintptr_t end = region->base + region->bytes;
 	uintptr_t page = hoist__round_down(edge, HOIST__HUGE_PAGE_BYTES);
@@ -253,20 +252,23 @@ static void keep_small(struct hoist__region *region, uintptr_t edge)
 	(void)madvise((void *)from, to - from, MADV_NOHUGEPAGE);
 }
 
+void hoist__region_keep_small(struct hoist__region *region, uintptr_t address, size_t bytes)
+{
+	if (region->pages != HOIST__PAGES_THP)
+		return;
+	keep_edge_small(region, address);
+	keep_edge_small(region, address + bytes);
+}
+
 /* MADV_DONTNEED, as MADV_FREE keeps the pages until memory is short: until then they would count
  * for the process and its control group.  Huge pages that are whole stay what they are under
  * MADV_NOHUGEPAGE, which is only advice here. */
-int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
-			  bool advises)
+int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes)
 {
 	uint64_t start = hoist__now_ns();
 	HOIST__ASSERT(region->options.kind == HOIST__MEMORY_HOST && !region->pinned);
 	HOIST__ASSERT(address >= region->base && bytes <= region->bytes &&
 		      address - region->base <= region->bytes - bytes);
-	if (region->pages == HOIST__PAGES_THP && advises) {
-		keep_small(region, address);
-		keep_small(region, address + bytes);
-	}
 	int err = madvise((void *)address, bytes, MADV_DONTNEED) == 0 ? 0 : -errno;
 	hoist__called(region->options.calls, HOIST__CALL_MAP, start);
 	return err == 0 ? 0

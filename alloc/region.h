@@ -173,13 +173,15 @@ void hoist__region_destroy(struct hoist__region *region);
  * come there. */
 void hoist__region_forked(struct hoist__region *region);
 
+/* Before these bytes of a region of pageable host memory go back: tells the kernel to make no huge page
+ * of those that the range's ends divide, which would fill the hole again.  Where the process has many
+ * such pages, none in the region.  Thread-safe. */
+void hoist__region_keep_small(struct hoist__region *region, uintptr_t address, size_t bytes);
+
 /* Gives whole pages of a region of pageable host memory, which nobody else gave, back to the system.
- * With @advises, where a part of a huge page goes, the kernel is told to make none there any more,
- * which would fill the hole again; where the process has many such pages, none in the region.
  * Thread-safe over disjoint ranges.
  * Returns: 0; -EINVAL (hugetlb pages, and a kernel before 5.18), -ENOMEM. */
-int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes,
-			  bool advises);
+int hoist__region_discard(struct hoist__region *region, uintptr_t address, size_t bytes);
 
 /* Populates [address, address+bytes) of an unpopulated region, from the calling thread.
  * Populates whole pages of the region's page kind.  Content that was never touched is zero, other

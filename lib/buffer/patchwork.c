@@ -24,10 +24,9 @@ struct patch {
 
 struct patchwork {
 	struct hoist__region *region;
+	struct patch *patches; /* ascending; complete before pages go back */
 	size_t n_patches;
 	size_t room;
-	struct patch
-		*patches; /* ascending; neither they nor their number change once pages go back */
 	atomic_bool discarded; /* pages have gone back */
 };
 
@@ -42,20 +41,23 @@ static void release(void *context)
 	free(own);
 }
 
+static void keep_small(uintptr_t begin, uintptr_t end)
+{
+	if (begin < end)
+		(void)madvise((void *)begin, end - begin, MADV_NOHUGEPAGE);
+}
+
 /* Keeps the kernel from making huge pages of anonymous memory, which would fill the holes again.
  * Patches are left alone: there the advice would keep huge pages of the page cache from being
  * mapped whole. */
-static void keep_small(const struct patchwork *own)
+static void keep_rest_small(const struct patchwork *own)
 {
 	uintptr_t at = own->region->base;
-	for (size_t p = 0; p <= own->n_patches; p++) {
-		bool last = p == own->n_patches;
-		uintptr_t end =
-			last ? own->region->base + own->region->bytes : own->patches[p].begin;
-		if (end > at)
-			(void)madvise((void *)at, end - at, MADV_NOHUGEPAGE);
-		at = last ? end : own->patches[p].end;
+	for (size_t p = 0; p < own->n_patches; p++) {
+		keep_small(at, own->patches[p].begin);
+		at = own->patches[p].end;
 	}
+	keep_small(at, own->region->base + own->region->bytes);
 }
 
 /* Memory that is never used again needs no more than MADV_DONTNEED: see the header. */
@@ -63,8 +65,8 @@ static int discard(void *context, uintptr_t address, size_t bytes)
 {
 	struct patchwork *own = context;
 	if (!atomic_exchange(&own->discarded, true) && own->region->pages == HOIST__PAGES_THP)
-		keep_small(own);
-	int err = hoist__region_discard(own->region, address, bytes, false);
+		keep_rest_small(own);
+	int err = hoist__region_discard(own->region, address, bytes);
 	if (err == 0 && hoist__watch_annotates())
 		hoist__annotate_hidden(address, bytes);
 	return err;
@@ -144,7 +146,7 @@ int hoist__patchwork_map(struct hoist__storage *storage, size_t at, const struct
 		return 0;
 	err = -errno;
 	own->n_patches--;
-	fill_hole(address, hoist__round_up(bytes, hoist__page_bytes()));
+	fill_hole(address, end - (uintptr_t)address);
 	return hoist__fail_errno(err, "mapping %zu bytes at %llu of %s", bytes,
 				 (unsigned long long)offset, file->path);
 }

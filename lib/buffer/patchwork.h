@@ -10,9 +10,9 @@
  *   patchwork   | read  |  patch: maps  |  read   |     each byte at the same place within a page
  *
  * The storage's end unmaps all of it at once.  Until then pages can go back one by one
- * (portions.h): the kernel forgets anonymous pages, which are small ones from then on, and of a patch
- * the map of the pages and the process's own copies.  A touch would show zeros there, or the file: nobody touches bytes that
- * went back.
+ * (portions.h): the kernel forgets anonymous pages, and of a patch the map of the pages and the
+ * process's own copies.  From the first time on, the kernel makes no new huge page of the anonymous
+ * memory.  A touch would show zeros there, or the file: nobody touches bytes that went back.
  *
  * A touch of a page that the file has lost raises SIGBUS, as in all maps (io/map.h).  A patch is a
  * map of this process, and a child of fork has it, too.
@@ -38,7 +38,7 @@ int hoist__patchwork_create(hoist_device *device, size_t bytes, size_t skew,
 /* Maps [@offset, @offset + @bytes) of @file over the bytes from @at on.  @at and @offset are
  * multiples of the page; the last page may be a part of one.  Patches are made in ascending order.
  * The map needs no descriptor later.
- * Returns: 0; -ENOMEM and the kernel's refusal, and the bytes are anonymous memory as before. */
+ * Returns: 0; -ENOMEM; the kernel's refusal.  On failure the bytes stay anonymous memory. */
 int hoist__patchwork_map(struct hoist__storage *storage, size_t at, const struct hoist__file *file,
 			 uint64_t offset, size_t bytes);
 

@@ -96,6 +96,16 @@ static size_t extent_at(const struct hoist__plan *plan, uint64_t target)
 	return e;
 }
 
+/* Moves each extent, with its tensors, by its shift. */
+static void move(struct hoist__plan *plan, const uint64_t *shifts)
+{
+	for (size_t i = 0; i < plan->n_tensors; i++)
+		plan->tensors[i].target += shifts[extent_at(plan, plan->tensors[i].target)];
+	for (size_t e = 0; e < plan->n_extents; e++)
+		plan->extents[e].image += shifts[e];
+	plan->lots[0].bytes += shifts[plan->n_extents - 1];
+}
+
 /* Moves the extents, with their tensors, so that those of SPREAD_BYTES or more lie in huge pages as
  * in their files.  An empty tensor has the target 0, which stays.  A lot that would exceed 63 bits
  * stays as it is. */
@@ -107,12 +117,8 @@ static int spread(struct hoist__plan *plan)
 		return hoist__fail_nomem("a load", plan->n_extents * sizeof *shifts);
 	for (size_t e = 0; e < plan->n_extents; e++)
 		shifts[e] = shift = shift_of(plan, e, shift);
-	bool fits = plan->lots[0].bytes <= INT64_MAX - shift;
-	for (size_t i = 0; fits && i < plan->n_tensors; i++)
-		plan->tensors[i].target += shifts[extent_at(plan, plan->tensors[i].target)];
-	for (size_t e = 0; fits && e < plan->n_extents; e++)
-		plan->extents[e].image += shifts[e];
-	plan->lots[0].bytes += fits ? shift : 0;
+	if (shift > 0 && plan->lots[0].bytes <= INT64_MAX - shift)
+		move(plan, shifts);
 	free(shifts);
 	return 0;
 }

@@ -8,9 +8,10 @@
 #include "lib/buffer/storage.h"
 #include "lib/plan/plan.h"
 
-/* Finds the hot ranges, and splits the plan's extents there; their number is *ret_maps.  Pre: the
+/* Moves large extents so that they lie in huge pages as in their files, finds the hot ranges, and
+ * splits the extents there; the number of ranges is *ret_maps.  Pre: the
  * plan has one lot, of the host, not in place, and stages nothing.
- * Returns: 0; -ENOMEM, and the plan is as it was. */
+ * Returns: 0; -ENOMEM, and the plan is split nowhere: extents may have moved. */
 int hoist__adaptive_find(const hoist_checkpoint *checkpoint, struct hoist__plan *plan,
 			 size_t *ret_maps);
 
