@@ -147,8 +147,8 @@ void bench_keep_memory(size_t bytes)
 {
 	if (kept != NULL)
 		return;
-	need(pages_touch(bytes, &kept));
-	kept_bytes = bytes;
+	kept_bytes = pages_to_touch(bytes);
+	need(pages_touch(kept_bytes, &kept));
 }
 
 void bench_touch_memory(size_t bytes)

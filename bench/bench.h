@@ -29,7 +29,9 @@ void bench_make_half(const char *path);
 /* How much of the file lies in the page cache, 0 to 1. */
 double bench_resident(const char *path);
 
-/* Touches @bytes of fresh memory and frees them: see pages_touch(). */
+/* Touches memory for a subject that will take @bytes, and frees it: see pages_to_touch().  A child
+ * must not begin with memory that its parent keeps (bench_keep_memory()): it would touch and free
+ * nothing. */
 void bench_touch_memory(size_t bytes);
 
 /* Touches @bytes of fresh memory and keeps them until bench_touch_memory() gives them back: so they

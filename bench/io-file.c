@@ -354,9 +354,9 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		status = bench_file_prepare(file, way);
 	/* Memory is touched after that: else the file's pages would take that memory. */
 	if (status == STATUS_OK && !way->in_place && way->memory == NULL)
-		status = pages_touch((size_t)file->bytes, &touched);
+		status = pages_touch(pages_to_touch(file->bytes), &touched);
 	if (touched != NULL)
-		(void)munmap(touched, (size_t)file->bytes);
+		(void)munmap(touched, pages_to_touch(file->bytes));
 	if (status == STATUS_OK)
 		status = run(file, &options, way, seconds, &load);
 	*report = (hoist_load_report){.size = sizeof *report};

@@ -66,13 +66,16 @@ def spoil_kept(path):
         file.write("\n".join((first, second, digits[::-1], "")))
 
 
-def interrupted(test, call):
-    """`call` raises KeyboardInterrupt for a SIGINT that comes while it waits, or just before it on a slow machine."""
+def interrupted(test, call, until=lambda: time.sleep(0.2)):
+    """`call` raises KeyboardInterrupt for a SIGINT that comes while it waits, or just before it on a slow machine.
+
+    `until` runs in another thread, and returns when the SIGINT is to be sent.
+    """
     begun = threading.Event()
 
     def interrupt():
         begun.wait()
-        time.sleep(0.2)
+        until()
         os.kill(os.getpid(), signal.SIGINT)
     thread = threading.Thread(target=interrupt)
     thread.start()

@@ -168,11 +168,15 @@ class Ranks(files.WithModel):
         self.assertRaises(TypeError, hoist.group_look, 7)
 
     def test_look_interrupt(self):
+        """Of a peer that says nothing.  The interrupt comes as soon as it is connected: it is given up after 2 s."""
         with socket.socket() as deaf:
             deaf.bind((HOST, 0))
             deaf.listen()
+            taken = []
             files.interrupted(self, lambda: hoist.group_look(f"tcp://{HOST}:{deaf.getsockname()[1]}/look",
-                                                             group_secret=self.secret, group_timeout=600))
+                                                             group_secret=self.secret, group_timeout=600),
+                              until=lambda: taken.append(deaf.accept()))
+            taken[0][0].close()
 
     def test_alone(self):
         """A load without a group of several machines has no such report."""
