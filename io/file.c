@@ -259,6 +259,8 @@ static int check_times(const struct hoist__file *file, const struct stat *now)
 int hoist__file_changed(const struct hoist__file *file)
 {
 	struct stat st;
+	if (file->elsewhere)
+		return 0;
 	int err = hoist__file_stat(file->fd, &st);
 	if (err < 0)
 		return hoist__fail_errno(err, "looking at %s", file->path);

@@ -22,7 +22,8 @@
  *                                                      late, and go
  *   one fails         all fail                         the others go on without it
  *   files             the same inodes                  the same bytes, in copies of each rank's own,
- *                                                      or none on some machines: hoist_group_open()
+ *                                                      or on some machines none, or some:
+ *                                                      hoist_group_open()
  *
  * Memory: each rank shares up to 16 MiB ("shm:"), or a quarter of its budget, 16 to 128 MiB
  * ("tcp:"), which its load's budget bounds beside the staging slots.  Beside the budget, a rank of a
@@ -112,12 +113,15 @@ typedef struct hoist_group {
 			      * environment's */
 } hoist_group;
 
-/* Opens the checkpoint at @path as hoist_checkpoint_open() does.  If there is nothing at @path, and the
- * group is a "tcp:" group, a rank that has the checkpoint shows it: names, types, shapes, metadata.
- * Such a checkpoint is loaded by hoist_group_load() alone, with the same group; all of its bytes
- * then come from the other ranks.  Its files have the names that they have there, in the folder
- * @path.  Waits for such a rank until the group's timeout; blocks until then.
- * Returns: 0; as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
+/* Opens the checkpoint at @path as hoist_checkpoint_open() does.  If there is nothing at @path, or
+ * files are missing there (an index names one, a GGUF model has fewer parts, a folder is empty), and
+ * the group is a "tcp:" group, a rank that has all files shows them: names, types, shapes, metadata.
+ * Such a checkpoint is loaded by hoist_group_load() alone, with the same group; the bytes of the
+ * missing files then come from the other ranks.  These files have the names that they have there, in
+ * the folder @path, or beside the file @path.  Waits for such a rank until the group's timeout; blocks
+ * until then.
+ * Returns: 0; -EINVAL (a file at @path has another size than the group's, or other bytes that are no
+ *   tensor's); as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
  *   -ECONNREFUSED and the like (nobody has shown it within the timeout); -ETIMEDOUT; -EACCES (the
  *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's). */
 HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
@@ -195,7 +199,7 @@ typedef struct hoist_group_member {
 	size_t size; /* sizeof(hoist_group_member) of the library; fields may be added at the end */
 	uint64_t id; /* random */
 	const char *address;     /* at which it listens, "10.0.0.1:34567" */
-	int has_files;           /* 1: it has a copy of the checkpoint */
+	int has_files;           /* 1: it has a copy of the checkpoint, or of some of its files */
 	int begun;               /* 0: it waits for others */
 	uint64_t bytes;          /* of the checkpoint, in cells of 2 MiB, and */
 	uint64_t done_bytes;     /* those of them that the rank has, or does not want */

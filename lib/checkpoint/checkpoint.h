@@ -51,9 +51,9 @@ struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
-	bool absent;	     /* the files are on other machines (hoist_group_open()): they cannot be
-			      * read here, but by a load that gets their bytes from a group */
-	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* absent: as the group's members have it */
+	size_t n_absent; /* files that are on other machines (hoist_group_open()): they cannot be
+			  * read here, but by a load that gets their bytes from a group */
+	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* n_absent > 0: as other members have it */
 	bool none_kept; /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
@@ -137,7 +137,8 @@ int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
 /* Digests the headers' tensors and metadata, the files' sizes, and blocks from all over the files
  * to the first two words: the same result for all that have the same files.  The other two words
  * digest the digests of all tensors, which the files hold, or which are kept beside them; 0: not
- * all are there.  An absent checkpoint has the identity that was shown.  Returns: 0; as reading. */
+ * all are there.  A checkpoint with absent files has the
+ * identity that was shown.  Returns: 0; as reading. */
 int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 			       uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
 

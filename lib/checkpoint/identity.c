@@ -74,7 +74,7 @@ int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 {
 	XXH3_state_t state;
 	int err = 0;
-	if (checkpoint->absent) {
+	if (checkpoint->n_absent > 0) {
 		memcpy(ret, checkpoint->identity, sizeof checkpoint->identity);
 		return 0;
 	}

@@ -99,7 +99,7 @@ static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 	peer->heard_at = now + HOIST__FAR_TOUR_NS;
 	if (err == 0 && strcmp(m->text, far->name) != 0)
 		err = hoist__far_fail_name(far, far->name, m->text);
-	else if (err == 0 && far->reads)
+	else if (err == 0 && far->load->checkpoint->n_absent == 0)
 		err = hoist__far_tour_begin(&peer->tour, far->load->checkpoint);
 	else if (err == 0) {
 		hoist__far_tell_roster(far, peer);

@@ -30,36 +30,15 @@ static const struct hoist__tensor *tensor_at(const struct hoist_checkpoint *chec
 	return checkpoint->tensors[t].tensor;
 }
 
-/* Finds the next bytes of the file that are no tensor's, from tour->at on.  False: there are none.
- */
-static bool next_hole(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-		      uint64_t *ret_end)
-{
-	uint64_t end = checkpoint->files[tour->file].file->bytes;
-	while (tour->tensor < checkpoint->n_tensors &&
-	       checkpoint->tensors[tour->tensor].file == tour->file) {
-		const struct hoist__tensor *tensor = tensor_at(checkpoint, tour->tensor);
-		if (tensor->offset > tour->at) {
-			*ret_end = tensor->offset;
-			return true;
-		}
-		if (tensor->offset + tensor->bytes > tour->at)
-			tour->at = tensor->offset + tensor->bytes;
-		tour->tensor++;
-	}
-	*ret_end = end;
-	return tour->at < end;
-}
-
 static int check_size(const struct hoist_checkpoint *checkpoint)
 {
-	struct hoist__far_tour tour = {.active = true};
+	struct hoist__gaps gaps = {.file = 0};
 	uint64_t bytes = 0;
 	uint64_t end;
-	for (; tour.file < checkpoint->n_files; tour.file++, tour.at = 0)
-		while (next_hole(&tour, checkpoint, &end)) {
-			bytes += end - tour.at;
-			tour.at = end;
+	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0)
+		while (hoist__gaps_next(&gaps, checkpoint, &end)) {
+			bytes += end - gaps.at;
+			gaps.at = end;
 		}
 	if (bytes > HOIST__TOUR_MOST_BYTES)
 		return hoist__fail(-ENOTSUP,
@@ -151,17 +130,18 @@ void hoist__far_tour_end(struct hoist__far_tour *tour)
 static int next_of_index(struct hoist__far_tour *tour, size_t n_files, unsigned char *buffer,
 			 struct hoist__far_message *ret)
 {
-	uint64_t left = tour->index_bytes - tour->at;
+	struct hoist__gaps *gaps = &tour->gaps;
+	uint64_t left = tour->index_bytes - gaps->at;
 	size_t n = left < HOIST__TOUR_PIECE ? (size_t)left : HOIST__TOUR_PIECE;
-	ssize_t got = HOIST__UNINTERRUPTED(pread(tour->index_fd, buffer, n, (off_t)tour->at));
+	ssize_t got = HOIST__UNINTERRUPTED(pread(tour->index_fd, buffer, n, (off_t)gaps->at));
 	if (got <= 0)
 		return hoist__fail_errno(got < 0 ? -errno : -EIO, "an index in memory");
 	*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
 					   .n = (uint32_t)n_files,
-					   .at = tour->at,
+					   .at = gaps->at,
 					   .bytes = buffer,
 					   .n_bytes = (size_t)got};
-	tour->at += (uint64_t)got;
+	gaps->at += (uint64_t)got;
 	return 1;
 }
 
@@ -197,30 +177,31 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 			 const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
 			 unsigned char *buffer, struct hoist__far_message *ret)
 {
+	struct hoist__gaps *gaps = &tour->gaps;
 	uint64_t end;
 	if (tour->files_told < checkpoint->n_files + (tour->index_fd >= 0)) {
 		tell_file(tour, checkpoint, ret);
 		return 1;
 	}
-	for (; tour->file < checkpoint->n_files; tour->file++, tour->at = 0) {
-		if (!next_hole(tour, checkpoint, &end))
+	for (; gaps->file < checkpoint->n_files; gaps->file++, gaps->at = 0) {
+		if (!hoist__gaps_next(gaps, checkpoint, &end))
 			continue;
-		size_t n = end - tour->at < HOIST__TOUR_PIECE ? (size_t)(end - tour->at)
+		size_t n = end - gaps->at < HOIST__TOUR_PIECE ? (size_t)(end - gaps->at)
 							      : HOIST__TOUR_PIECE;
-		int err = hoist__file_read(checkpoint->files[tour->file].file, tour->at, buffer, n);
+		int err = hoist__file_read(checkpoint->files[gaps->file].file, gaps->at, buffer, n);
 		*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
-						   .n = (uint32_t)tour->file,
-						   .at = tour->at,
+						   .n = (uint32_t)gaps->file,
+						   .at = gaps->at,
 						   .bytes = buffer,
 						   .n_bytes = n};
-		tour->at += n;
+		gaps->at += n;
 		return err < 0 ? err : 1;
 	}
-	if (tour->index_fd >= 0 && tour->at < tour->index_bytes)
+	if (tour->index_fd >= 0 && gaps->at < tour->index_bytes)
 		return next_of_index(tour, checkpoint->n_files, buffer, ret);
-	if (tour->file > checkpoint->n_files)
+	if (gaps->file > checkpoint->n_files)
 		return 0;
-	tour->file++;
+	gaps->file++;
 	tell_end(tour, checkpoint, identity, ret);
 	return 1;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/far/far-tour.h - a member with the files shows the checkpoint to a visitor without them.
+/* lib/far/far-tour.h - a member with all files shows the checkpoint to a visitor that lacks some.
  *
  *     visitor    VISIT name
  *     member     FILE for each file, BYTES (all bytes of the files that are no tensor's), TOUR_END;
- *                or, if it has no files itself, ROSTER for each other member, ROSTER_END and BYE
+ *                or, if it lacks files itself, ROSTER for each other member, ROSTER_END and BYE
  *
  * The visitor makes files of the same names and sizes in a folder in memory, with holes where the
- * tensors are, opens them as any checkpoint, and removes them.  Their descriptors are then replaced
- * by ones that cannot be read: a read of a tensor's bytes there fails, and never gives zeros.
+ * tensors are, opens them as any checkpoint, puts its own files in the places of those that it
+ * has (hoist__checkpoint_settle()), and removes the folder.
  */
 #ifndef HOIST_LIB_FAR_FAR_TOUR_H
 #define HOIST_LIB_FAR_FAR_TOUR_H
 
-#include "lib/checkpoint/checkpoint.h"
+#include "lib/checkpoint/absent.h"
 #include "lib/far/far-wire.h"
 
 #define HOIST__TOUR_PIECE ((size_t)48 << 10)
@@ -23,10 +23,8 @@
 struct hoist__far_tour {
 	bool active;
 	size_t files_told;
-	size_t file;
-	uint64_t at;
-	size_t tensor; /* of the checkpoint's; those before it end before `at` */
-	int index_fd;  /* an index in memory, made for the visitor; -1: the checkpoint has none */
+	struct hoist__gaps gaps; /* `at` goes on in the index, behind the files */
+	int index_fd; /* an index in memory, made for the visitor; -1: the checkpoint has none */
 	uint64_t index_bytes;
 };
 

@@ -236,24 +236,6 @@ static int visit_all(struct visit *visit)
 
 /* --- the checkpoint --- */
 
-/* Names the file as the caller does, and makes its bytes unreadable.  @fd is open for writing. */
-static int seal(struct hoist__file *file, const char *path, int fd)
-{
-	const char *slash = strrchr(file->path, '/');
-	char *name;
-	if (asprintf(&name, "%s/%s", path, slash != NULL ? slash + 1 : file->path) < 0)
-		return hoist__fail_nomem("a path", strlen(path));
-	free(file->path);
-	file->path = name;
-	if (file->direct_fd >= 0)
-		(void)close(file->direct_fd);
-	file->direct_fd = -1;
-	(void)snprintf(file->direct_note, sizeof file->direct_note, "the file is elsewhere");
-	return dup3(fd, file->fd, O_CLOEXEC) < 0
-		       ? hoist__fail_errno(-errno, "a descriptor of %s", file->path)
-		       : 0;
-}
-
 static int open_shown_files(struct visit *visit, const char *path, unsigned flags,
 			    hoist_checkpoint **ret)
 {
@@ -261,19 +243,12 @@ static int open_shown_files(struct visit *visit, const char *path, unsigned flag
 	hoist_checkpoint *checkpoint = NULL;
 	(void)snprintf(main, sizeof main, "%s/%s", visit->folder, visit->end.text);
 	int err = hoist_checkpoint_open(main, flags, &checkpoint);
-	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++) {
-		struct hoist__file *file = checkpoint->files[f].file;
-		const char *slash = strrchr(file->path, '/');
-		int fd = open_shown(visit, slash != NULL ? slash + 1 : file->path, O_WRONLY);
-		err = fd < 0 ? fd : seal(file, path, fd);
-		if (fd >= 0)
-			(void)close(fd);
-	}
+	if (err == 0)
+		err = hoist__checkpoint_settle(checkpoint, path);
 	if (err < 0) {
 		hoist_checkpoint_close(checkpoint);
 		return err;
 	}
-	checkpoint->absent = true;
 	memcpy(checkpoint->identity, visit->end.identity, sizeof checkpoint->identity);
 	*ret = checkpoint;
 	return 0;
@@ -292,5 +267,5 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 		err = open_shown_files(&visit, path, flags, ret);
 	remove_folder(&visit);
 	source->ops->destroy(source);
-	return err < 0 ? hoist__fail_in(err, "%s is not on this machine", path) : 0;
+	return err;
 }

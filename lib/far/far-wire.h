@@ -19,7 +19,7 @@
 #include "net/fabric.h"
 #include "net/neighbour.h"
 
-#define HOIST__FAR_VERSION 2u
+#define HOIST__FAR_VERSION 3u
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
 #define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
 #define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */
@@ -31,7 +31,7 @@ enum hoist__far_kind {
 	HOIST__FAR_HELLO = 1,
 	HOIST__FAR_ROSTER, /* one member that is or was there */
 	HOIST__FAR_ROSTER_END,
-	HOIST__FAR_WANTS,    /* kinds of `n` cells from cell `at` on */
+	HOIST__FAR_WANTS,    /* kinds of `n` cells from cell `at` on (swarm-wants.h) */
 	HOIST__FAR_PATTERNS, /* `n` bitmaps from the `at`-th on */
 	HOIST__FAR_READY,
 	HOIST__FAR_BEAT,
@@ -71,8 +71,8 @@ struct hoist__far_message {
 	struct hoist__swarm_share share;	       /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */
-	bool flag; /* HELLO, MEMBER: the member has the files; ROSTER: it has gone; ASK: the last
-		    * resort; WARN: it gave wrong bytes */
+	bool flag; /* HELLO, MEMBER: the member has the files, or some; ROSTER: it has gone; ASK:
+		    * the last resort; WARN: it gave wrong bytes */
 	bool lend; /* ASK: LEND will do */
 	struct hoist__neighbour place;	    /* HELLO */
 	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */

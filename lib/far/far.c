@@ -112,7 +112,7 @@ static int open_fabric(struct hoist__far *far)
 static int start(struct hoist__far *far, struct hoist_load *load)
 {
 	far->load = load;
-	far->reads = !load->checkpoint->absent;
+	far->reads = load->checkpoint->n_absent < load->checkpoint->n_files;
 	far->beat_share.weight = HOIST__SWARM_FULL;
 	far->opened_at = far->met_at = hoist__now_ns();
 	int err = hoist__cells_make(&far->cells, load, HOIST__FAR_LEAST_SLOTS);
@@ -120,6 +120,10 @@ static int start(struct hoist__far *far, struct hoist_load *load)
 		err = hoist__checkpoint_identify(load->checkpoint, far->identity);
 	if (err == 0)
 		err = hoist__swarm_wants_make(far->cells.wants, far->cells.n, &far->wants);
+	for (size_t f = 0; err == 0 && f < load->checkpoint->n_files; f++)
+		if (load->checkpoint->files[f].file->elsewhere)
+			hoist__swarm_wants_lack(&far->wants, far->cells.first[f],
+						far->cells.first[f + 1]);
 	if (err == 0)
 		err = make_slots(far);
 	if (err == 0)

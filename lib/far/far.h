@@ -226,7 +226,7 @@ struct hoist__far {
 	unsigned next_door; /* to be connected to */
 	struct hoist__secret secret;
 	uint64_t id;
-	bool reads; /* it has the files */
+	bool reads; /* it has the files, or some */
 	uint64_t identity[HOIST__CHECKPOINT_IDENTITY];
 	uint64_t timeout_ns;
 

@@ -135,8 +135,8 @@ int hoist_group_load(const hoist_group *group, hoist_checkpoint *checkpoint,
 		err = hoist__options_in("hoist_load_options", options, &o, sizeof o);
 	if (err == 0)
 		err = check_options(&o);
-	if (err == 0 && checkpoint != NULL && checkpoint->absent && is_shm(&known))
-		err = hoist__fail(-ENODATA, "this machine has no copy of the checkpoint: its group "
+	if (err == 0 && checkpoint != NULL && checkpoint->n_absent > 0 && is_shm(&known))
+		err = hoist__fail(-ENODATA, "this machine lacks files of the checkpoint: its group "
 					    "is one of several machines, \"tcp://host:port/name\"");
 	if (err == 0)
 		err = is_shm(&known) ? make_member(&known, &source)
@@ -155,9 +155,14 @@ int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
 		err = check_ranks(&known);
 	if (err == 0)
 		err = hoist_checkpoint_open(path, flags, ret);
-	/* A checkpoint that lacks a file is there, and broken. */
-	bool absent = err == -ENOENT && access(path, F_OK) < 0 && errno == ENOENT;
-	return absent && !is_shm(&known) ? hoist__far_show(&known, path, flags, ret) : err;
+	if (err != -ENOENT || is_shm(&known))
+		return err;
+	struct hoist__failure missing;
+	hoist__failure_keep(&missing);
+	err = hoist__far_show(&known, path, flags, ret);
+	return err < 0 ? hoist__fail_in(err, "%s is not on this machine, or not all of it (%s)",
+					path, missing.text)
+		       : 0;
 }
 
 int hoist_group_look(const hoist_group *group,

@@ -252,10 +252,12 @@ static int start(hoist_checkpoint *checkpoint, const hoist_load_options *options
 	struct hoist_load *load = NULL;
 	if (ret == NULL)
 		return hoist__fail(-EINVAL, "starting a load: the result is NULL");
-	if (checkpoint != NULL && checkpoint->absent && source == NULL)
-		return hoist__fail(-ENODATA,
-				   "this machine has no copy of the checkpoint, which was opened "
-				   "through a group; load it with hoist_group_load()");
+	if (checkpoint != NULL && checkpoint->n_absent > 0 && source == NULL)
+		return hoist__fail(
+			-ENODATA,
+			"this machine lacks %zu of %zu files of the checkpoint, which was "
+			"opened through a group; load it with hoist_group_load()",
+			checkpoint->n_absent, checkpoint->n_files);
 	int err = hoist__load_plan(checkpoint, options, &asked, &load);
 	if (err < 0)
 		return err;

@@ -311,7 +311,7 @@ static void leave_files(struct hoist_load *load)
 	for (size_t f = 0; f < load->n_files; f++) {
 		const struct hoist__file *file = load->files[f];
 		/* Writing to a READ_WRITE map changes the file. */
-		if (load->job.phase == HOIST__JOB_RUNNING && !load->checkpoint->absent &&
+		if (load->job.phase == HOIST__JOB_RUNNING &&
 		    !(load->maps && load->options.map == HOIST_MAP_READ_WRITE)) {
 			int err = hoist__file_changed(file);
 			if (err < 0)

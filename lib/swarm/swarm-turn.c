@@ -9,11 +9,11 @@
 
 /* --- turns --- */
 
-/* May the member read cells for others? */
-static bool may_read(const struct hoist__swarm *swarm, unsigned m, uint64_t now)
+/* May the member read the cell for others? */
+static bool may_read(const struct hoist__swarm *swarm, unsigned m, size_t cell, uint64_t now)
 {
 	const struct hoist__swarm_member *member = &swarm->members[m];
-	return member->here && member->reads && !member->distrusted &&
+	return member->here && hoist__swarm_has(swarm, m, cell) && !member->distrusted &&
 	       !hoist__swarm_is_slow(swarm, m, now);
 }
 
@@ -71,7 +71,7 @@ unsigned hoist__swarm_reader_among(const struct hoist__swarm *swarm, size_t cell
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t hash =
 			hoist__swarm_mix(swarm->members[members[i]].id + hoist__swarm_mix(cell));
-		if (!may_read(swarm, members[i], now))
+		if (!may_read(swarm, members[i], cell, now))
 			continue;
 		if (members[i] == turn)
 			return i;

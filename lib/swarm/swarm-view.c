@@ -144,7 +144,7 @@ static void find_members(const struct hoist__swarm *swarm, size_t cell,
 			    (member->first_cell > cell || swarm->members[0].first_cell > cell);
 		unsigned n = late ? 0 : hoist__swarm_wants_of(&member->wants, cell, blocks);
 		if (n == 0) {
-			if (member->reads)
+			if (hoist__swarm_has(swarm, m, cell))
 				sum->others[sum->n_others++] = m;
 			continue;
 		}
@@ -152,7 +152,7 @@ static void find_members(const struct hoist__swarm *swarm, size_t cell,
 			way->united[w] |= blocks[w];
 		sum->n_blocks += n;
 		sum->n_runs += count_runs(blocks);
-		sum->n_readers += member->reads;
+		sum->n_readers += hoist__swarm_has(swarm, m, cell);
 		way->members[way->n++] = m;
 	}
 }
@@ -213,7 +213,7 @@ void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist
 unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm)
 {
 	for (unsigned m = 1; swarm->options.reads && m < HOIST__SWARM_MEMBERS; m++)
-		if (swarm->members[m].here && !swarm->members[m].reads)
+		if (swarm->members[m].here && !swarm->members[m].reads_all)
 			return swarm->options.n_slots / HOIST__SWARM_GUESTS;
 	return 0;
 }
@@ -311,6 +311,14 @@ static void make_ring(struct hoist__swarm *swarm)
 	swarm->changed = true;
 }
 
+static bool lacks_none(const struct hoist__swarm_wants *wants)
+{
+	size_t cell = 0;
+	while (cell < wants->n_cells && !hoist__swarm_wants_lacks(wants, cell))
+		cell++;
+	return cell == wants->n_cells;
+}
+
 int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret)
 {
 	struct hoist__swarm *s = calloc(1, sizeof *s);
@@ -328,6 +336,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 	s->members[0] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = options->reads,
+		.reads_all = options->reads && lacks_none(options->wants),
 		.id = options->id,
 		.machine = options->machine,
 		.first_cell = options->first_cell,
@@ -367,6 +376,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 	swarm->members[place] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = reads,
+		.reads_all = reads && lacks_none(wants),
 		.id = id,
 		.machine = machine,
 		.first_cell = first_cell,

@@ -37,6 +37,7 @@ struct hoist__swarm_ask {
 struct hoist__swarm_member {
 	bool here; /* false, and an id: it has gone */
 	bool reads;
+	bool reads_all; /* it lacks no cell */
 	bool distrusted;
 	uint64_t id;
 	uint64_t machine;
@@ -209,6 +210,13 @@ static inline bool hoist__swarm_is_done(const struct hoist__swarm *swarm, unsign
 	return hoist__swarm_step_of(swarm, member, cell) < swarm->members[member].done;
 }
 
+/* Has the member the cell's file? */
+static inline bool hoist__swarm_has(const struct hoist__swarm *swarm, unsigned member, size_t cell)
+{
+	return swarm->members[member].reads &&
+	       !hoist__swarm_wants_lacks(&swarm->members[member].wants, cell);
+}
+
 static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsigned member,
 					uint64_t now)
 {
@@ -216,16 +224,17 @@ static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsign
 }
 
 /* Slots that this member's own cells leave to asks as the last resort, which may be for a cell
- * without which no slot becomes free.  0: all members have the files. */
+ * without which no slot becomes free.  0: all members have all files. */
 unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm);
 
 /* How long this member waits for @member. */
 uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member);
 
-/* Has this member the files, as far as is known, the cell? */
+/* Has this member the cell's file, and has no reading of the cell failed? */
 static inline bool hoist__swarm_can_read(const struct hoist__swarm *swarm, size_t cell)
 {
-	return swarm->options.reads && (swarm->marks[cell] & HOIST__CELL_UNREADABLE) == 0;
+	return hoist__swarm_has(swarm, 0, cell) &&
+	       (swarm->marks[cell] & HOIST__CELL_UNREADABLE) == 0;
 }
 
 static inline void hoist__swarm_set_state(struct hoist__swarm *s, struct hoist__swarm_slot *slot,

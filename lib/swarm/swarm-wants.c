@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 /* A hash table of patterns, at most half full. */
-#define TABLE_BITS 17u
+#define TABLE_BITS 16u
 #define TABLE_ROOM (1u << TABLE_BITS)
 _Static_assert(TABLE_ROOM >= 2 * HOIST__WANTS_PATTERNS, "the table is too small");
 
@@ -84,10 +84,17 @@ int hoist__swarm_wants_make(const uint64_t *bitmap, size_t n_cells, struct hoist
 int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants)
 {
 	for (size_t c = 0; c < wants->n_cells; c++)
-		if (wants->kinds[c] >= HOIST__WANTS_SOME + wants->n_patterns)
+		if ((wants->kinds[c] & ~HOIST__WANTS_LACKS) >=
+		    HOIST__WANTS_SOME + wants->n_patterns)
 			return hoist__fail(-EBADMSG, "a member's wants have a cell of kind %u",
 					   wants->kinds[c]);
 	return 0;
+}
+
+void hoist__swarm_wants_lack(struct hoist__swarm_wants *wants, size_t begin, size_t end)
+{
+	for (size_t c = begin; c < end; c++)
+		wants->kinds[c] |= HOIST__WANTS_LACKS;
 }
 
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants)
@@ -100,7 +107,7 @@ void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants)
 unsigned hoist__swarm_wants_of(const struct hoist__swarm_wants *wants, size_t cell,
 			       uint64_t ret[HOIST__CELL_WORDS])
 {
-	uint16_t kind = wants->kinds[cell];
+	uint16_t kind = wants->kinds[cell] & (uint16_t)~HOIST__WANTS_LACKS;
 	if (kind < HOIST__WANTS_SOME) {
 		memset(ret, kind == HOIST__WANTS_ALL ? 0xff : 0,
 		       sizeof(uint64_t[HOIST__CELL_WORDS]));

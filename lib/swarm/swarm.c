@@ -43,7 +43,7 @@ static bool may_ask(const struct hoist__swarm *s, const struct hoist__swarm_slot
 		    uint64_t now)
 {
 	return m != 0 && !hoist__member_set_has(&slot->tried, m) && !s->members[m].distrusted &&
-	       (!hoist__swarm_is_slow(s, m, now) || !s->options.reads);
+	       (!hoist__swarm_is_slow(s, m, now) || !hoist__swarm_has(s, 0, slot->cell));
 }
 
 static void give_ask(struct hoist__swarm *s, struct hoist__swarm_slot *slot, unsigned member,
@@ -72,10 +72,11 @@ static void give_read(struct hoist__swarm *s, struct hoist__swarm_slot *slot, ui
 	hoist__swarm_set_state(s, slot, HOIST__SLOT_READING, now);
 }
 
-/* May the slot's cell be asked for at the member as the last resort? */
-static bool may_resort(const struct hoist__swarm *s, unsigned m)
+/* May the cell be asked for at the member as the last resort? */
+static bool may_resort(const struct hoist__swarm *s, unsigned m, size_t cell)
 {
-	return m != 0 && s->members[m].here && s->members[m].reads && !s->members[m].distrusted;
+	return m != 0 && s->members[m].here && hoist__swarm_has(s, m, cell) &&
+	       !s->members[m].distrusted;
 }
 
 /* Asks a member that has the files and was not tried.  False: there is none. */
@@ -85,7 +86,7 @@ static bool ask_untried(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 {
 	for (unsigned i = 0; i < way->n + HOIST__SWARM_MEMBERS; i++) {
 		unsigned m = i < way->n ? way->members[i] : i - way->n;
-		if (!may_resort(s, m) || hoist__member_set_has(&slot->tried, m))
+		if (!may_resort(s, m, slot->cell) || hoist__member_set_has(&slot->tried, m))
 			continue;
 		give_ask(s, slot, m, true, now, ret);
 		return true;
@@ -115,7 +116,7 @@ static bool resort(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
 		       struct hoist__swarm_act *ret)
 {
-	if (!s->options.reads || slot->alone)
+	if (!hoist__swarm_has(s, 0, slot->cell) || slot->alone)
 		return false;
 	slot->alone = true;
 	(void)hoist__swarm_wants_of(&s->members[0].wants, slot->cell, slot->blocks);
@@ -183,7 +184,7 @@ static void give_up_resort(struct hoist__swarm *s, struct hoist__swarm_slot *slo
 	if (now <= slot->since + (RESORT * hoist__swarm_patience(s, slot->from) << slot->n_rounds))
 		return;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
-		if (m != slot->from && may_resort(s, m)) {
+		if (m != slot->from && may_resort(s, m, slot->cell)) {
 			s->counts.n_late++;
 			hoist__member_set_add(&slot->late, slot->from);
 			withdraw(s, slot, now);
@@ -285,7 +286,7 @@ static bool takes_part(const struct hoist__swarm *s, size_t cell, uint64_t now)
 	struct hoist__swarm_way way;
 	if (hoist__swarm_wants_of(&s->members[0].wants, cell, own) > 0)
 		return true;
-	if (!s->options.reads)
+	if (!hoist__swarm_has(s, 0, cell))
 		return false;
 	hoist__swarm_way_of(s, cell, now, &way);
 	bool lacking = false;
@@ -464,16 +465,16 @@ size_t hoist__swarm_done(const struct hoist__swarm *swarm)
 
 bool hoist__swarm_may_end(const struct hoist__swarm *swarm)
 {
-	bool needed = false; /* by a member without the files */
-	bool other = false;  /* another member with the files stays */
+	bool needed = false; /* by a member that lacks files */
+	bool other = false;  /* another member with all files stays */
 	if (swarm->next < swarm->options.n_cells || swarm->n_sending > 0 ||
 	    swarm->n_free < swarm->options.n_slots)
 		return false;
 	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
 		const struct hoist__swarm_member *member = &swarm->members[m];
-		bool lacks = member->here && member->done < swarm->options.n_cells;
-		needed = needed || member->n_asks > 0 || (lacks && !member->reads);
-		other = other || (lacks && member->reads);
+		bool stays = member->here && member->done < swarm->options.n_cells;
+		needed = needed || member->n_asks > 0 || (stays && !member->reads_all);
+		other = other || (stays && member->reads_all);
 	}
 	return !needed || !swarm->options.reads || other;
 }

@@ -7,18 +7,17 @@
  * the next deed (hoist__swarm_next()).  So the same code runs in members (far.h) and, for a hundred
  * of them at a time, on a simulated network (tests/lib/swarm).
  *
- *   member    a process of the group.  A member wants blocks of cells (blocks.h), and may have the
- *             files: it reads then.  The member itself is number 0 of its own view
- *   slot      memory of one cell.  A slot is FREE, CHOSEN (the cell has the slot, and nothing is
- *             decided yet), READING (from storage), ASKED (the bytes come from another member),
+ *   member    a process of the group.  A member wants blocks of cells (blocks.h), and may have all
+ *             files, or some (swarm-wants.h): it reads these.  The member itself is number 0 of its
+ * own view slot      memory of one cell.  A slot is FREE, CHOSEN (the cell has the slot, and
+ * nothing is decided yet), READING (from storage), ASKED (the bytes come from another member),
  *             HERE, or LEAVING (asked in vain; bytes may still come)
  *   pace      the order of a member's own cells: from its first cell to the last of all, then
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
  *             not begun (hoist__swarm_cell_ahead()), waits until one of them is near, and reads the
- *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks for
- *             none of them any more
- *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
- *             member without a number shares with nobody, and is a machine by itself
+ *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks
+ * for none of them any more machine   of a member: members of one machine lend each other slots,
+ * which costs no link.  A member without a number shares with nobody, and is a machine by itself
  *   ring      all members that have ever been, in the order of a hash of their ids
  *   street    the same, machine by machine, in the order of a hash of the machines
  *   share     of a member: its weight, from a cell on.  Weights are HOIST__SWARM_FULL at first.  A
@@ -50,13 +49,13 @@
  * and go.  That costs reads, never bytes: a member asks, and the asked member gives, or refuses.
  *
  * Shares: the reader of a cell is a function of the cell and of what the members have said: who
- * they are, their first cells, their wants, and their shares.  Only the member itself says its share.
- * It says a new one once it has done the cells before the last one's `from`.  So all that have heard the
- * same of all agree on the reader of each cell, and they have heard it before they begin the cell,
- * as hoist__swarm_cell_ahead() is ahead of all whose loads use cells in order.  A member that has begun such a cell before it
- * heard (its load uses cells in another order, beats were late, it has more slots, or lags behind) has
- * another view of these cells, as above.  Two that would wait for each
- * other then do not: the one that is to give withdraws its ask.
+ * they are, their first cells, their wants, and their shares.  Only the member itself says its
+ * share. It says a new one once it has done the cells before the last one's `from`.  So all that
+ * have heard the same of all agree on the reader of each cell, and they have heard it before they
+ * begin the cell, as hoist__swarm_cell_ahead() is ahead of all whose loads use cells in order.  A
+ * member that has begun such a cell before it heard (its load uses cells in another order, beats
+ * were late, it has more slots, or lags behind) has another view of these cells, as above.  Two
+ * that would wait for each other then do not: the one that is to give withdraws its ask.
  *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
@@ -81,10 +80,10 @@
  * cells that it asks for in time, and reads the rest itself.  A member whose bytes were wrong is
  * not asked again.  Patience is the sum of three: HOIST__SWARM_PATIENCE_NS; the time in which all
  * slots come or go, one after the other, at the speed of the quickest other member; and the time in
- * which a member with slower storage reads its part of them.  So a slow network or disk is no slow member.
- * In a chain, a member is the more patient with the one before it the farther it is from the
- * reader, and with the one behind it the more members wait behind that one.  So the member beside a
- * slow one says that it is slow.  A member beside one that waits itself does not.
+ * which a member with slower storage reads its part of them.  So a slow network or disk is no slow
+ * member. In a chain, a member is the more patient with the one before it the farther it is from
+ * the reader, and with the one behind it the more members wait behind that one.  So the member
+ * beside a slow one says that it is slow.  A member beside one that waits itself does not.
  *
  * Progress: each member gives slots to cells in the order of its pace.  A part of the slots
  * (HOIST__SWARM_GUESTS) is for asks as the last resort.  Members of the same pace wait for the
@@ -183,7 +182,7 @@ struct hoist__swarm_counts {
 struct hoist__swarm_options {
 	uint64_t id;	  /* of this member; ids of members differ */
 	uint64_t machine; /* 0: it shares memory with nobody */
-	bool reads;	  /* this member has the files */
+	bool reads;	  /* this member has the files, or those that `wants` does not lack */
 	size_t n_cells;
 	size_t first_cell; /* of its pace */
 	unsigned n_slots;
@@ -219,7 +218,7 @@ void hoist__swarm_heard(struct hoist__swarm *swarm, unsigned member, size_t done
 
 /* The member says its share.  Pre: the weight is in its range. */
 void hoist__swarm_heard_share(struct hoist__swarm *swarm, unsigned member,
-			 const struct hoist__swarm_share *share);
+			      const struct hoist__swarm_share *share);
 
 /* Finds this member's share anew.  Returns: the share, which a BEAT says. */
 struct hoist__swarm_share hoist__swarm_update_share(struct hoist__swarm *swarm);
@@ -293,8 +292,8 @@ void hoist__swarm_next(struct hoist__swarm *swarm, uint64_t now, struct hoist__s
 size_t hoist__swarm_done(const struct hoist__swarm *swarm);
 
 /* True if the member may end: its load has used all that it wants, nothing is being sent, and
- * no other member needs this one: no slot is kept for another, and this one is not the only one
- * that has the files while a member without them is not done. */
+ * no other member needs this one: no slot is kept for another, and this one is not the last that
+ * has files, or all of them, while a member that lacks some is not done. */
 bool hoist__swarm_may_end(const struct hoist__swarm *swarm);
 
 /* Members that have ever been in this view, with this one. */

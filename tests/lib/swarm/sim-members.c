@@ -192,6 +192,7 @@ static void do_act(unsigned m, const struct hoist__swarm_act *act)
 	switch (act->deed) {
 	case HOIST__SWARM_READ:
 		CHECK(the_sim->members[m].reads && bytes_of(act->blocks) > 0);
+		CHECK(!hoist__swarm_wants_lacks(&node->wants, act->cell));
 		sim_result_so_far.read += bytes_of(act->blocks);
 		sim_push((struct event){
 			.ns = serve(&node->storage_free, bytes_of(act->blocks), storage_of(m)),

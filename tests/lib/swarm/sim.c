@@ -106,6 +106,11 @@ static void make_wants(unsigned m, struct hoist__swarm_wants *ret)
 	}
 	OK(hoist__swarm_wants_make(bitmap, the_sim->n_cells, ret));
 	free(bitmap);
+	const struct sim_member *member = &the_sim->members[m];
+	if (member->has_to > 0) {
+		hoist__swarm_wants_lack(ret, 0, member->has_from);
+		hoist__swarm_wants_lack(ret, member->has_to, the_sim->n_cells);
+	}
 }
 
 /* Every third machine by itself has no number. */
