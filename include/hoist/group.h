@@ -25,9 +25,9 @@
  *                                                      or on some machines none, or some:
  *                                                      hoist_group_open()
  *
- * Memory: each rank shares up to 16 MiB ("shm:"), or a quarter of its budget, 16 to 128 MiB
+ * Memory: each rank shares up to a quarter of its budget, 16 to 64 MiB ("shm:") or 16 to 128 MiB
  * ("tcp:"), which its load's budget bounds beside the staging slots.  Beside the budget, a rank of a
- * "tcp:" group keeps the wants of each other rank: 1 MiB for each TiB of the files, and up to 4 MiB
+ * "tcp:" group keeps the wants of each other rank: 1 MiB for each TiB of the files, and up to 2 MiB
  * more if that rank wants parts of cells of 2 MiB (columns).  Ranks of one process each have a budget of
  * their own: a rank that waits for bytes of another's would wait for the timeout.
  *

@@ -18,8 +18,6 @@
 #include "lib/far/far.h"
 #include "lib/memory/budget.h"
 
-#define BUDGET_SHARE 4u /* the part of the budget that slots take is one of this many */
-
 unsigned char *hoist__far_slot(const struct hoist__far *far, unsigned slot)
 {
 	return far->arena + slot * (size_t)HOIST__CELL_BYTES;
@@ -51,11 +49,8 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 		   uint64_t timeout_ns)
 {
 	struct hoist__far *far = hoist__far_of(source);
-	size_t limit = hoist__budget_limit(hoist__budget_of(load->job.budget));
-	uint64_t share = limit / BUDGET_SHARE / HOIST__CELL_BYTES;
 	if (far->charge.bytes == 0)
-		far->n_slots = (unsigned)hoist__min_u64(
-			hoist__max_u64(share, HOIST__FAR_LEAST_SLOTS), HOIST__SWARM_SLOTS);
+		far->n_slots = hoist__cell_slots(load, HOIST__FAR_LEAST_SLOTS, HOIST__SWARM_SLOTS);
 	return hoist__cell_charge_take(&far->charge, load, hoist__far_arena_bytes(far), staging,
 				       timeout_ns, far->timeout_ns);
 }

@@ -27,12 +27,13 @@ static struct hoist__cell_job *next(void *context)
 	struct hoist__feeder *feeder = context;
 	struct hoist__member *member = feeder->member;
 	uint32_t k = feeder->next;
+	unsigned n_slots = member->n_slots;
 	if (k == feeder->n_cells)
 		return NULL;
-	struct hoist__fed_cell *fed = &feeder->fed[k % HOIST__GROUP_SLOTS];
+	struct hoist__fed_cell *fed = &feeder->fed[k % n_slots];
 	uint64_t before = 0;
-	if (k >= HOIST__GROUP_SLOTS)
-		before = member->ownership.cells[feeder->cells[k - HOIST__GROUP_SLOTS]].wanted_by;
+	if (k >= n_slots)
+		before = member->ownership.cells[feeder->cells[k - n_slots]].wanted_by;
 	int given = fed->busy ? 0 : member->ops->slot(member->transport, k, before, &fed->job.slot);
 	if (given < 0)
 		failed(feeder, given);
@@ -69,7 +70,7 @@ int hoist__feeder_start(struct hoist__feeder *feeder, struct hoist__member *memb
 	if (n == 0)
 		return 0;
 	feeder->cells = calloc(n, sizeof *feeder->cells);
-	feeder->fed = calloc(HOIST__GROUP_SLOTS, sizeof *feeder->fed);
+	feeder->fed = calloc(member->n_slots, sizeof *feeder->fed);
 	if (feeder->cells == NULL || feeder->fed == NULL)
 		return hoist__fail_nomem("the cells of a rank", n * sizeof *feeder->cells);
 	for (size_t c = 0; c < o->n_cells; c++)

@@ -16,8 +16,6 @@
 #include "numa/processors.h"
 #include "numa/topology.h"
 
-#define RING_BYTES (HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES)
-
 /* --- begin --- */
 
 /* The node of the device that the rank stages for; -1: it has none, or the node is not known. */
@@ -95,11 +93,12 @@ static int open_transport(struct hoist__member *member, struct hoist_load *load)
 		.name = member->name,
 		.rank = member->rank,
 		.n_ranks = member->n_ranks,
+		.n_slots = member->n_slots,
 		.timeout_ns = member->timeout_ns,
 		.moved = moved,
 		.context = member,
 	};
-	int err = hoist__cells_make(&member->cells, load, HOIST__GROUP_SLOTS);
+	int err = hoist__cells_make(&member->cells, load, HOIST__GROUP_LEAST_SLOTS);
 	if (err == 0)
 		find_near(member, load);
 	if (err == 0)
@@ -123,8 +122,12 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 		   uint64_t timeout_ns)
 {
 	struct hoist__member *member = hoist__member_of(source);
-	return hoist__cell_charge_take(&member->charge, load, RING_BYTES, staging, timeout_ns,
-				       member->timeout_ns);
+	if (member->charge.bytes == 0)
+		member->n_slots =
+			hoist__cell_slots(load, HOIST__GROUP_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
+	return hoist__cell_charge_take(&member->charge, load,
+				       member->n_slots * (size_t)HOIST__CELL_BYTES, staging,
+				       timeout_ns, member->timeout_ns);
 }
 
 static int begin(struct hoist__load_source *source, struct hoist_load *load, uint64_t timeout_ns)

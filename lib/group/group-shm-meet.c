@@ -41,9 +41,16 @@ static int take_peer(struct hoist__transport *t, unsigned rank, int memory, int 
 	int err = check_bell(bell, rank);
 	if (err == 0)
 		err = hoist__shared_open(memory, true, &shared);
-	if (err == 0 && hoist__shared_bytes(shared) != t->bytes)
-		err = hoist__fail(-EBADMSG, "rank %u shares %zu bytes; each rank has %zu", rank,
-				  hoist__shared_bytes(shared), t->bytes);
+	size_t slots = err == 0 ? hoist__shared_bytes(shared) - hoist__shm_slots_at(t) : 0;
+	size_t n_slots = slots / HOIST__CELL_BYTES;
+	if (err == 0 && (slots % HOIST__CELL_BYTES != 0 || n_slots < HOIST__GROUP_LEAST_SLOTS ||
+			 n_slots > HOIST__GROUP_MOST_SLOTS))
+		err = hoist__fail(
+			-EBADMSG,
+			"rank %u shares %zu bytes, which are no header of %zu and %u to %u "
+			"slots",
+			rank, hoist__shared_bytes(shared), hoist__shm_slots_at(t),
+			HOIST__GROUP_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
 	(void)close(memory);
 	if (err < 0) {
 		hoist__shared_close(shared);
@@ -51,6 +58,7 @@ static int take_peer(struct hoist__transport *t, unsigned rank, int memory, int 
 		return hoist__fail_in(err, "rank %u of the group \"%s\"", rank, t->name);
 	}
 	peer->shared = shared;
+	peer->n_slots = (unsigned)n_slots;
 	peer->header = (struct hoist__shm_header *)hoist__shared_address(shared);
 	peer->bell = bell;
 	return 0;

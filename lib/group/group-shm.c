@@ -31,16 +31,15 @@ static size_t wants_bytes(const struct hoist__transport *t)
 				       HOIST__BLOCK_BYTES);
 }
 
-/* The place of the first slot in a rank's memory. */
-static size_t slots_at(const struct hoist__transport *t)
+size_t hoist__shm_slots_at(const struct hoist__transport *t)
 {
 	return (size_t)hoist__round_up(HOIST__SHM_HEADER_BYTES + wants_bytes(t), HOIST__CELL_BYTES);
 }
 
 static unsigned char *slot_of(const struct hoist__transport *t, unsigned rank, uint32_t ordinal)
 {
-	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) + slots_at(t) +
-	       ordinal % HOIST__GROUP_SLOTS * HOIST__CELL_BYTES;
+	return (unsigned char *)hoist__shared_address(t->peers[rank].shared) +
+	       hoist__shm_slots_at(t) + ordinal % t->peers[rank].n_slots * HOIST__CELL_BYTES;
 }
 
 void hoist__shm_ring(const struct hoist__transport *t, unsigned rank)
@@ -244,7 +243,7 @@ static void shm_close(struct hoist__transport *t)
 		hoist__shm_hang_up(peer);
 		if (peer->bell >= 0)
 			(void)close(peer->bell);
-		for (unsigned s = 0; s < HOIST__GROUP_SLOTS; s++)
+		for (unsigned s = 0; s < peer->n_slots; s++)
 			if (peer->pinned[s])
 				hoist__cell_unpin(&t->pins, slot_of(t, r, s), &peer->pinned[s]);
 		hoist__shared_close(peer->shared);
@@ -269,8 +268,9 @@ static int make_own(struct hoist__transport *t)
 {
 	struct hoist__shm_peer *own = &t->peers[t->options.rank];
 	int fd = -1;
-	t->bytes = slots_at(t) + HOIST__GROUP_SLOTS * (size_t)HOIST__CELL_BYTES;
-	int err = hoist__shared_create(t->bytes, &own->shared);
+	own->n_slots = t->options.n_slots;
+	int err = hoist__shared_create(
+		hoist__shm_slots_at(t) + own->n_slots * (size_t)HOIST__CELL_BYTES, &own->shared);
 	if (err == 0)
 		err = hoist__shared_export(own->shared, true, &fd);
 	if (err < 0)
@@ -340,12 +340,13 @@ static const uint64_t *shm_wants(const struct hoist__transport *t, unsigned rank
 /* Have the ranks @before released the cell that the slot of cell @ordinal had before? */
 static bool released(const struct hoist__transport *t, uint32_t ordinal, uint64_t before)
 {
-	unsigned s = ordinal % HOIST__GROUP_SLOTS;
+	unsigned n_slots = t->options.n_slots;
+	unsigned s = ordinal % n_slots;
 	bool all = true;
 	for (unsigned r = 0; r < t->options.n_ranks && all; r++)
 		all = (before >> r & 1) == 0 ||
 		      atomic_load(&t->peers[r].header->released[t->options.rank][s]) ==
-			      ordinal - HOIST__GROUP_SLOTS + 1;
+			      ordinal - n_slots + 1;
 	return all;
 }
 
@@ -377,7 +378,7 @@ static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t befor
 		    unsigned char **ret)
 {
 	unsigned char *slot = slot_of(t, t->options.rank, ordinal);
-	bool first = ordinal < HOIST__GROUP_SLOTS;
+	bool first = ordinal < t->options.n_slots;
 	if (!first && !released(t, ordinal, before)) {
 		wait_for_ring(t);
 		if (!released(t, ordinal, before))
@@ -392,7 +393,7 @@ static int shm_slot(struct hoist__transport *t, uint32_t ordinal, uint64_t befor
 
 static void shm_publish(struct hoist__transport *t, uint32_t ordinal, uint64_t wanted_by)
 {
-	atomic_store(&hoist__shm_own(t)->published[ordinal % HOIST__GROUP_SLOTS], ordinal + 1);
+	atomic_store(&hoist__shm_own(t)->published[ordinal % t->options.n_slots], ordinal + 1);
 	ring_waiting(t, wanted_by);
 	t->options.moved(t->options.context);
 }
@@ -401,7 +402,7 @@ static const unsigned char *shm_arrived(const struct hoist__transport *t, unsign
 					uint32_t ordinal)
 {
 	const _Atomic uint32_t *published =
-		&t->peers[owner].header->published[ordinal % HOIST__GROUP_SLOTS];
+		&t->peers[owner].header->published[ordinal % t->peers[owner].n_slots];
 	bool there = atomic_load(published) == ordinal + 1;
 	if (!there) {
 		wait_for_ring(t);
@@ -413,7 +414,7 @@ static const unsigned char *shm_arrived(const struct hoist__transport *t, unsign
 static unsigned char *shm_reach(struct hoist__transport *t, struct hoist__dev *dev, unsigned owner,
 				uint32_t ordinal)
 {
-	bool *pinned = &t->peers[owner].pinned[ordinal % HOIST__GROUP_SLOTS];
+	bool *pinned = &t->peers[owner].pinned[ordinal % t->peers[owner].n_slots];
 	unsigned char *slot = slot_of(t, owner, ordinal);
 	bool read_only = owner != t->options.rank;
 	return hoist__cell_pin(&t->pins, dev, slot, read_only, pinned) ? slot : NULL;
@@ -421,7 +422,7 @@ static unsigned char *shm_reach(struct hoist__transport *t, struct hoist__dev *d
 
 static void shm_release(struct hoist__transport *t, unsigned owner, uint32_t ordinal)
 {
-	atomic_store(&hoist__shm_own(t)->released[owner][ordinal % HOIST__GROUP_SLOTS],
+	atomic_store(&hoist__shm_own(t)->released[owner][ordinal % t->peers[owner].n_slots],
 		     ordinal + 1);
 	if (owner != t->options.rank)
 		ring_waiting(t, UINT64_C(1) << owner);

@@ -8,10 +8,11 @@
  * Each rank makes one piece of memory, which no other process can write to or shrink
  * (alloc/shared.h):
  *
- *     [ header ][ wants (ownership.h) ][ hole ][ slot 0 ]...[ slot 7 ]
+ *     [ header ][ wants (ownership.h) ][ hole ][ slot 0 ]...[ slot N - 1 ]
  *
  * and one bell (an eventfd), which the others ring when there is something to see.  The slots begin
- * at a multiple of 2 MiB, so that each can be a huge page.
+ * at a multiple of 2 MiB, so that each can be a huge page.  The bytes of a rank's memory tell its
+ * N.
  *
  * Rank 0 listens at an abstract socket, which is no file.  The others connect, and send their
  * memory and their bell.  Once all are there, rank 0 stops to listen, and sends each the memory and
@@ -56,7 +57,7 @@
 #include "lib/group/transport.h"
 #include "lib/swarm/cell-pin.h"
 
-#define HOIST__SHM_VERSION 3u
+#define HOIST__SHM_VERSION 4u
 #define HOIST__SHM_TEXT_BYTES 480u
 #define HOIST__SHM_NAME_BYTES 64u /* with its end; a socket's address has 108 bytes */
 
@@ -68,11 +69,11 @@ struct hoist__shm_header {
 	_Atomic uint32_t done;
 	_Atomic int32_t failed;
 	char text[HOIST__SHM_TEXT_BYTES];
-	_Atomic uint32_t published[HOIST__GROUP_SLOTS];
-	_Atomic uint32_t released[HOIST__GROUP_RANKS][HOIST__GROUP_SLOTS];
+	_Atomic uint32_t published[HOIST__GROUP_MOST_SLOTS];
+	_Atomic uint32_t released[HOIST__GROUP_RANKS][HOIST__GROUP_MOST_SLOTS];
 };
 
-#define HOIST__SHM_HEADER_BYTES ((size_t)8192)
+#define HOIST__SHM_HEADER_BYTES ((size_t)16384)
 
 struct hoist__shm_peer {
 	struct hoist__shared *shared; /* NULL: it has not come */
@@ -80,7 +81,8 @@ struct hoist__shm_peer {
 	int bell;    /* -1: none */
 	int socket;  /* rank 0: to this rank; the others: peers[0] alone has one; -1: none */
 	int process; /* of the same; -1: none */
-	bool pinned[HOIST__GROUP_SLOTS];
+	unsigned n_slots;
+	bool pinned[HOIST__GROUP_MOST_SLOTS];
 	uint32_t beat;	   /* as last seen, */
 	unsigned n_silent; /* so many ticks ago */
 };
@@ -90,7 +92,6 @@ enum hoist__shm_state { HOIST__SHM_MEETING, HOIST__SHM_MET };
 struct hoist__transport {
 	struct hoist__transport_options options; /* `wants` is not followed after open */
 	char name[HOIST__SHM_NAME_BYTES];
-	size_t bytes; /* of each rank's memory */
 	uint64_t tick_ns;
 	unsigned n_ticks;				  /* in the timeout */
 	struct hoist__shm_peer peers[HOIST__GROUP_RANKS]; /* this rank's own among them */
@@ -112,6 +113,9 @@ static inline struct hoist__shm_header *hoist__shm_own(const struct hoist__trans
 {
 	return t->peers[t->options.rank].header;
 }
+
+/* The place of the first slot in a rank's memory. */
+size_t hoist__shm_slots_at(const struct hoist__transport *t);
 
 /* Closes the connection to the rank. */
 void hoist__shm_hang_up(struct hoist__shm_peer *peer);

@@ -22,12 +22,12 @@
  *
  * Progress: feeders publish in the order of the files.  Chunks come nearly in that order: from the
  * first cell of any chunk to the last cell of that chunk and of all chunks before it there are at
- * most as many cells as an owner has slots (`cells.span`).  Take the first cell X, of all files,
- * that any rank still needs, and of a rank that needs it, on the disk of X, the next chunk.  That
- * chunk is the one that touches X, or comes before it.  So its last cell is less than
- * HOIST__GROUP_SLOTS behind X, and it needs no cell before X, as no rank does.  All cells before X
- * are released, so each owner has slots for its own next HOIST__GROUP_SLOTS cells from X on: all
- * that the chunk needs are read in time.
+ * most as many cells as each owner has slots, HOIST__GROUP_LEAST_SLOTS (`cells.span`).  Take the
+ * first cell X, of all files, that any rank still needs, and of a rank that needs it, on the disk
+ * of X, the next chunk.  That chunk is the one that touches X, or comes before it.  So its last
+ * cell is less than HOIST__GROUP_LEAST_SLOTS behind X, and it needs no cell before X, as no rank
+ * does.  All cells before X are released, so each owner has slots for its own next
+ * HOIST__GROUP_LEAST_SLOTS cells from X on: all that the chunk needs are read in time.
  *
  * Extents of a plan that overlap go back to the beginning of the bytes that they share.  So they
  * are cut at cells, and read together (hoist__plan_interleave()).
@@ -66,7 +66,7 @@ struct hoist__feeder {
 	size_t *cells; /* this rank's, by ordinal */
 	uint32_t n_cells;
 	uint32_t next;		     /* ordinal of the cell that gets a slot next */
-	struct hoist__fed_cell *fed; /* HOIST__GROUP_SLOTS */
+	struct hoist__fed_cell *fed; /* one for each of the rank's slots */
 };
 
 struct hoist__member {
@@ -76,6 +76,7 @@ struct hoist__member {
 	char *name; /* behind the scheme */
 	unsigned rank;
 	unsigned n_ranks;
+	unsigned n_slots; /* of this rank */
 	uint64_t timeout_ns;
 
 	struct hoist_load *load; /* from begin on */

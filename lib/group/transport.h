@@ -2,10 +2,11 @@
 /* lib/group/transport.h - how bytes get from the rank that read them to the ranks that want them.
  *
  * A transport brings the ranks together, gives each the others' wants, and then moves cells
- * (lib/group/ownership.h).  Each rank has HOIST__GROUP_SLOTS slots of one cell.  The owner's k-th
- * cell lies in slot k modulo HOIST__GROUP_SLOTS:
+ * (lib/group/ownership.h).  Each rank has so many slots of one cell as its budget allows, from
+ * HOIST__GROUP_LEAST_SLOTS to HOIST__GROUP_MOST_SLOTS.  The k-th cell of an owner with N slots lies
+ * in slot k modulo N:
  *
- *     owner   slot ---read---> publish             slot(k + SLOTS) gives the slot again once each
+ *     owner   slot ---read---> publish             slot(k + N) gives the slot again once each
  *     others             arrived ---copy---> release    rank that wants cell k has released it
  *
  * A rank's failure is every rank's: after `leave`, a death, or a silence of timeout_ns, `meet`,
@@ -28,7 +29,8 @@
 #include "device/device.h"
 #include "lib/group/ownership.h"
 
-#define HOIST__GROUP_SLOTS 8u
+#define HOIST__GROUP_LEAST_SLOTS 8u
+#define HOIST__GROUP_MOST_SLOTS 32u
 
 struct hoist__transport;
 
@@ -36,6 +38,7 @@ struct hoist__transport_options {
 	const char *name; /* behind the scheme */
 	unsigned rank;
 	unsigned n_ranks;
+	unsigned n_slots; /* of this rank */
 	uint64_t timeout_ns;
 	uint64_t identity[2];  /* of the checkpoint: the same for all ranks */
 	const uint64_t *wants; /* this rank's; copied */

@@ -12,6 +12,16 @@
 #include "base/error.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/memory.h"
+#include "lib/swarm/blocks.h"
+
+#define BUDGET_SHARE 4u /* one of so many parts of a budget is for slots */
+
+unsigned hoist__cell_slots(const struct hoist_load *load, unsigned least, unsigned most)
+{
+	size_t limit = hoist__budget_limit(hoist__budget_of(load->job.budget));
+	uint64_t share = limit / BUDGET_SHARE / HOIST__CELL_BYTES;
+	return (unsigned)hoist__min_u64(hoist__max_u64(share, least), most);
+}
 
 int hoist__cell_charge_take(struct hoist__cell_charge *charge, struct hoist_load *load,
 			    size_t bytes, size_t staging, uint64_t timeout_ns,

@@ -19,6 +19,10 @@ struct hoist__cell_charge {
 	uint64_t asked_at; /* first; 0: not yet */
 };
 
+/* The slots of one cell that a load should have: a quarter of its budget, but @least at least and
+ * @most at most. */
+unsigned hoist__cell_slots(const struct hoist_load *load, unsigned least, unsigned most);
+
 /* Takes @bytes for slots, and @staging for the load's own.  Waits for @timeout_ns at most, and for
  * @group_timeout_ns in all calls together.  Pre: @charge is zeroed before the first call.
  * Returns: 0, also if the bytes are taken already; 1: not yet; -EDQUOT (the budget is too small, or
