@@ -115,14 +115,11 @@ class Hoist:
 
 
 def add_up(numpy, arrays):
-    """Touches every byte: 64-bit words are summed as they lie in memory."""
+    """Touches every byte: 64-bit words are summed as they lie in memory, aligned or not."""
     total = 0
     for array in arrays:
         words = len(array) // 8 * 8
-        if array.ctypes.data % 8 == 0:
-            total += int(array[:words].view(numpy.uint64).sum())
-        else:
-            total += int(array.sum(dtype=numpy.uint64))
+        total += int(array[:words].view(numpy.uint64).sum()) + int(array[words:].sum())
     return total
 
 
