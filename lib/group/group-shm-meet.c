@@ -18,7 +18,8 @@
 /* Connections whose rank is not known yet, at most.  A user has few others to fear. */
 #define MOST_GUESTS 64u
 
-#define POLL_MS 10 /* a rank may begin to listen at any moment */
+#define POLL_MS 10	/* a rank may begin to listen at any moment, */
+#define QUICK_POLLS 100 /* and most do within as many milliseconds */
 
 /* --- another rank's memory and bell --- */
 
@@ -397,7 +398,7 @@ static int join(struct hoist__transport *t)
 	uint64_t end = hoist__now_ns() + t->options.timeout_ns;
 	bool welcome = false;
 	int heard = 0;
-	while (heard == 0) {
+	for (unsigned n = 0; heard == 0; n++) {
 		struct pollfd one = {.fd = t->peers[0].socket, .events = POLLIN};
 		bool was = welcome;
 		heard = one.fd < 0 ? find_hub(t) : hear_hub(t, &welcome);
@@ -409,7 +410,7 @@ static int join(struct hoist__transport *t)
 		else if (heard == 0 && hoist__now_ns() > end)
 			heard = missed(t, 0);
 		one.fd = t->peers[0].socket;
-		int err = heard == 0 ? wait_for(t, &one, 1, POLL_MS) : 0;
+		int err = heard == 0 ? wait_for(t, &one, 1, n < QUICK_POLLS ? 1 : POLL_MS) : 0;
 		heard = err < 0 ? err : heard;
 	}
 	return heard < 0 ? heard : 0;
