@@ -19,7 +19,7 @@
 #include "net/fabric.h"
 #include "net/neighbour.h"
 
-#define HOIST__FAR_VERSION 2u
+#define HOIST__FAR_VERSION 3u
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
 #define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
 #define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */
@@ -57,7 +57,7 @@ struct hoist__far_digest {
 
 struct hoist__far_message {
 	enum hoist__far_kind kind;
-	uint64_t id; /* HELLO, ROSTER, WARN, MEMBER: of a member */
+	uint64_t id; /* HELLO, ROSTER, WARN, MEMBER: of a member; OFFER, LEND: of the reader */
 	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* HELLO, TOUR_END: of the checkpoint */
 	uint64_t n_cells;			       /* HELLO, MEMBER: of the checkpoint */
 	uint64_t n_patterns;			       /* HELLO: of the wants */
