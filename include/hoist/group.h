@@ -67,7 +67,8 @@
  * fork() outlives the rank, this takes 5 s, too: the child keeps the rank's connections open.  A rank
  * that is slow waits alone: after some seconds the others do not wait for it, and it reads by itself
  * the bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the
- * network has an XXH3-128) is asked no more.  A rank fails if its own load fails, if its files differ
+ * network has an XXH3-128) is asked no more.  If a rank's storage gave it wrong bytes, the others fail
+ * that compare digests of tensors (HOIST_LOAD_VERIFY).  A rank fails if its own load fails, if its files differ
  * from the group's, or if it does not know the group's secret.
  *
  * Ranks of one user on one machine share memory, as those of a "shm:" group do: a machine's network
@@ -159,8 +160,9 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *   -EIO (the same, and a rank that has the file could not read them: the text names the rank, and
  *   says what failed there);
  *   -EACCES (the secret is not the group's).
- * With both: -EDQUOT (a budget below 16 MiB and two staging slots, or one of which others left no
- *   room for them within the timeout).
+ * With both: -EBADMSG of HOIST_LOAD_VERIFY (the text names the ranks that read the damaged tensor's
+ *   bytes from storage, too); -EDQUOT (a budget below 16 MiB and two staging slots, or one of which
+ *   others left no room for them within the timeout).
  *
  * Returns: 0; as hoist_load_start(); -EINVAL (no name, no such rank, a timeout too short; a secret
  *   too short); -ENOTSUP (an option that groups do not have; a name of another kind); -EHOSTUNREACH

@@ -207,6 +207,7 @@ void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act,
 		.ticket = act->ticket,
 		.n = act->slot,
 		.at = atomic_load(&far->board->editions[act->slot]),
+		.id = far->slots[act->slot].reader,
 	};
 	peer->lent[act->slot] = (struct hoist__far_lent){.ticket = act->ticket, .since = now};
 	far->n_lent++;
@@ -272,6 +273,7 @@ void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *pee
 		return;
 	}
 	slot->ticket = 0;
+	hoist__far_note_reader(far, slot, lend->id);
 	far->account.has_loan = true;
 	slot->loan = (struct hoist__far_loan){
 		.bytes = (const unsigned char *)board + HOIST__FAR_BOARD_BYTES +

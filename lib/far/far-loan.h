@@ -7,10 +7,10 @@
  *     [ board: the edition of each slot ][ hole ][ slot 0 ][ slot 1 ]...
  *
  * A member maps the memory of each neighbour that says HELLO (net/neighbour.h), and says in its
- * ASKs that it did.  The giver answers LEND ticket, slot, edition, and computes no digest: no
- * network carries the bytes.  The giver's slot then stands for the taker's own: the load's threads
- * copy from the giver's slot to the load's places.  The taker says TOOK once its own slot is free
- * again.  It copies the cell into its own slot, and says TOOK at once,
+ * ASKs that it did.  The giver answers LEND ticket, slot, edition, reader, and computes no digest:
+ * no network carries the bytes.  The giver's slot then stands for the taker's own: the load's
+ * threads copy from the giver's slot to the load's places.  The taker says TOOK once its own slot
+ * is free again.  It copies the cell into its own slot, and says TOOK at once,
  *
  *   - after BORROW_NS, so that a slow load holds no neighbour's slots,
  *   - before it sends or lends the cell on, and when the giver leaves, so that the owner of the

@@ -68,6 +68,12 @@ struct hoist__far_slot *hoist__far_slot_of_ticket(struct hoist__far *far, uint64
 		       : NULL;
 }
 
+void hoist__far_note_reader(struct hoist__far *far, struct hoist__far_slot *slot, uint64_t id)
+{
+	slot->reader = id;
+	hoist__cell_readers_note(&far->readers, &far->cells, slot->job.cell, id);
+}
+
 /* Are all of these blocks asked for, and not here yet?  Then they are noted as got. */
 static bool take_blocks(struct hoist__far_slot *slot, unsigned first, unsigned end)
 {
@@ -178,6 +184,7 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 	slot->offered = true;
 	slot->since = slot->since == 0 ? hoist__now_ns() : slot->since;
 	slot->digest = offer->digest;
+	hoist__far_note_reader(far, slot, offer->id);
 	end_ask(far, slot);
 }
 
@@ -324,6 +331,7 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 	};
 	struct hoist__far_message answer = {
 		.kind = lost ? HOIST__FAR_REFUSE : HOIST__FAR_OFFER,
+		.id = slot->reader,
 		.ticket = act->ticket,
 	};
 	if (peer != NULL)

@@ -172,6 +172,8 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 		peer->number = (unsigned)err;
 		hoist__swarm_heard(far->swarm, peer->number, peer->done);
 		hoist__swarm_heard_share(far->swarm, peer->number, &peer->share);
+		hoist__cell_readers_name(&far->readers, peer->number, peer->id, "the member at",
+					 peer->at.text);
 	}
 	pthread_mutex_unlock(&far->lock);
 }

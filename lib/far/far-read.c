@@ -17,6 +17,7 @@ void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act)
 	slot->job.cell = act->cell;
 	memcpy(slot->blocks, act->blocks, sizeof slot->blocks);
 	slot->has_digest = false;
+	hoist__far_note_reader(far, slot, far->id);
 	far->queue[far->n_queue++] = act->slot;
 	pthread_mutex_unlock(&far->lock);
 	hoist__cell_reader_wake(&far->reader);

@@ -187,6 +187,8 @@ static void offer(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->ticket, 8);
 	field(c, &m->digest.low, 8);
 	field(c, &m->digest.high, 8);
+	field(c, &m->id, 8);
+	c->bad = c->bad || m->id == 0;
 }
 
 static void lend(struct cursor *c, struct hoist__far_message *m)
@@ -194,7 +196,8 @@ static void lend(struct cursor *c, struct hoist__far_message *m)
 	field(c, &m->ticket, 8);
 	field32(c, &m->n);
 	field(c, &m->at, 8);
-	c->bad = c->bad || m->n >= HOIST__SWARM_SLOTS;
+	field(c, &m->id, 8);
+	c->bad = c->bad || m->id == 0 || m->n >= HOIST__SWARM_SLOTS;
 }
 
 static void file(struct cursor *c, struct hoist__far_message *m)

@@ -57,7 +57,7 @@ struct hoist__far_digest {
 
 struct hoist__far_message {
 	enum hoist__far_kind kind;
-	uint64_t id; /* HELLO, ROSTER, WARN, MEMBER: of a member */
+	uint64_t id; /* HELLO, ROSTER, WARN, MEMBER: of a member; OFFER, LEND: of the reader */
 	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* HELLO, TOUR_END: of the checkpoint */
 	uint64_t n_cells;			       /* HELLO, MEMBER: of the checkpoint */
 	uint64_t n_patterns;			       /* HELLO: of the wants */

@@ -119,6 +119,9 @@ static int start(struct hoist__far *far, struct hoist_load *load)
 		if (load->checkpoint->files[f].file->elsewhere)
 			hoist__swarm_wants_lack(&far->wants, far->cells.first[f],
 						far->cells.first[f + 1]);
+	hoist__cell_readers_name(&far->readers, 0, far->id, "this", "member");
+	if (err == 0)
+		err = hoist__cell_readers_make(&far->readers, &far->cells);
 	if (err == 0)
 		err = make_slots(far);
 	if (err == 0)
@@ -243,6 +246,16 @@ static int step(struct hoist__load_source *source, bool whole)
 	return err < 0 ? err : ends;
 }
 
+static int damaged(struct hoist__load_source *source, const struct hoist__checkpoint_tensor *tensor,
+		   int err)
+{
+	struct hoist__far *far = hoist__far_of(source);
+	pthread_mutex_lock(&far->lock);
+	err = hoist__cell_readers_say(&far->readers, &far->cells, far->name, tensor, err);
+	pthread_mutex_unlock(&far->lock);
+	return err;
+}
+
 static void end(struct hoist__load_source *source, struct hoist_load *load)
 {
 	(void)load;
@@ -274,6 +287,7 @@ static void destroy(struct hoist__load_source *source)
 		(void)close(far->bell);
 	hoist__swarm_destroy(far->swarm);
 	hoist__swarm_wants_fini(&far->wants);
+	hoist__cell_readers_fini(&far->readers);
 	hoist__cells_fini(&far->cells);
 	hoist__secret_fini(&far->secret);
 	pthread_cond_destroy(&far->changed);
@@ -295,6 +309,7 @@ const struct hoist__load_source_ops hoist__far_ops = {
 	.reach = reach,
 	.landed = landed,
 	.step = step,
+	.damaged = damaged,
 	.end = end,
 	.destroy = destroy,
 };

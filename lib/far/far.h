@@ -52,11 +52,11 @@
  *     VISIT name   far-tour.h
  *
  * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
- * giver says OFFER ticket, XXH3-128 of the blocks, in the channel, and sends the blocks through the
- * fabric under the ticket; or it says REFUSE, and why, if its reading failed.  The taker takes each
- * block of the ask once, and compares the digest.  Only then is the slot HERE.  The taker says
- * TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot until then, and
- * drops a taker that says neither (hoist__swarm_send_patience()).
+ * giver says OFFER ticket, XXH3-128 of the blocks, their reader's id, in the channel, and sends the
+ * blocks through the fabric under the ticket; or it says REFUSE, and why, if its reading failed.
+ * The taker takes each block of the ask once, and compares the digest.  Only then is the slot HERE.
+ * The taker says TOOK, right or wrong, or UNASK if it waits no longer: the giver keeps its slot
+ * until then, and drops a taker that says neither (hoist__swarm_send_patience()).
  *
  * Loans: members of one machine copy from each other's slots (far-loan.h).
  *
@@ -89,6 +89,7 @@
 #include "lib/swarm/cell-charge.h"
 #include "lib/swarm/cell-pin.h"
 #include "lib/swarm/cell-read.h"
+#include "lib/swarm/cell-readers.h"
 #include "lib/swarm/cells.h"
 #include "lib/far/far-loan.h"
 #include "lib/far/far-read.h"
@@ -180,6 +181,7 @@ struct hoist__far_slot {
 	struct hoist__cell_job job;
 	uint64_t blocks[HOIST__CELL_WORDS]; /* that are read, or were asked for */
 	uint64_t got[HOIST__CELL_WORDS];    /* of the ask: that have a place, or are there */
+	uint64_t reader;		    /* the id of the member that read the blocks */
 	uint64_t ticket;		    /* 0: none */
 	unsigned peer;			    /* the giver's number */
 	uint64_t since;			    /* its bytes came; 0: none yet */
@@ -287,7 +289,8 @@ struct hoist__far {
 	char note[2 * HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
 	struct hoist__far_account account;
 	struct hoist__swarm *swarm;
-	struct hoist__far_slot *slots;	    /* n_slots */
+	struct hoist__far_slot *slots; /* n_slots */
+	struct hoist__cell_readers readers;
 	unsigned queue[HOIST__SWARM_SLOTS]; /* slots to be read */
 	unsigned n_queue;
 	struct hoist__cell_reader reader;
@@ -483,6 +486,9 @@ void hoist__far_excuse_takers(struct hoist__far *far, uint64_t gap);
 
 /* The peer has left: its sends wait for no TOOK. */
 void hoist__far_forget_sends(struct hoist__far *far, struct hoist__far_peer *peer);
+
+/* The blocks in the slot, or those that come to it, were read by the member @id.  Pre: lock. */
+void hoist__far_note_reader(struct hoist__far *far, struct hoist__far_slot *slot, uint64_t id);
 
 /* Are bytes on their way into slots? */
 bool hoist__far_is_taking(struct hoist__far *far);

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #define XXH_INLINE_ALL
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -108,6 +109,24 @@ static int open_transport(struct hoist__member *member, struct hoist_load *load)
 	return err == 0 ? member->ops->open(&options, &member->transport) : err;
 }
 
+/* Digests of tensors may fail.  This rank has a number, too: the others show its failure's text. */
+static int note_readers(struct hoist__member *member)
+{
+	struct hoist__cell_readers *readers = &member->readers;
+	int err = hoist__cell_readers_make(readers, &member->cells);
+	for (unsigned r = 0; r < member->n_ranks; r++) {
+		char number[16];
+		(void)snprintf(number, sizeof number, "%u", r);
+		hoist__cell_readers_name(readers, r, r + 1, "rank", number);
+	}
+	for (size_t c = 0; err == 0 && c < member->cells.n; c++) {
+		const struct hoist__cell *cell = &member->ownership.cells[c];
+		hoist__cell_readers_note(readers, &member->cells, c,
+					 (cell->shared ? cell->owner : member->rank) + 1);
+	}
+	return err;
+}
+
 static int share_out(struct hoist__member *member)
 {
 	const uint64_t *wants[HOIST__GROUP_RANKS];
@@ -115,6 +134,8 @@ static int share_out(struct hoist__member *member)
 		wants[r] = member->ops->wants(member->transport, r);
 	int err =
 		hoist__ownership_make(wants, member->n_ranks, member->cells.n, &member->ownership);
+	if (err == 0)
+		err = note_readers(member);
 	return err == 0 ? hoist__feeder_start(&member->feeder, member) : err;
 }
 
@@ -244,6 +265,13 @@ static int step(struct hoist__load_source *source, bool whole)
 	return member->ops->check(member->transport);
 }
 
+static int damaged(struct hoist__load_source *source, const struct hoist__checkpoint_tensor *tensor,
+		   int err)
+{
+	const struct hoist__member *member = hoist__member_of(source);
+	return hoist__cell_readers_say(&member->readers, &member->cells, member->name, tensor, err);
+}
+
 static void fail(struct hoist__load_source *source, struct hoist_load *load)
 {
 	struct hoist__member *member = hoist__member_of(source);
@@ -281,6 +309,7 @@ static void destroy(struct hoist__load_source *source)
 	pthread_mutex_destroy(&member->lock);
 	free(member->feeder.cells);
 	free(member->feeder.fed);
+	hoist__cell_readers_fini(&member->readers);
 	hoist__cells_fini(&member->cells);
 	free(member->name);
 	free(member);
@@ -295,6 +324,7 @@ const struct hoist__load_source_ops hoist__member_ops = {
 	.reach = reach,
 	.landed = landed,
 	.step = step,
+	.damaged = damaged,
 	.fail = fail,
 	.end = end,
 	.destroy = destroy,

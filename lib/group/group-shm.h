@@ -58,7 +58,7 @@
 #include "lib/swarm/cell-pin.h"
 
 #define HOIST__SHM_VERSION 4u
-#define HOIST__SHM_TEXT_BYTES 480u
+#define HOIST__SHM_TEXT_BYTES 1000u
 #define HOIST__SHM_NAME_BYTES 64u /* with its end; a socket's address has 108 bytes */
 
 /* --- what ranks see of each other --- */

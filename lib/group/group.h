@@ -48,6 +48,7 @@
 #include "hoist/group.h"
 #include "lib/swarm/cell-charge.h"
 #include "lib/swarm/cell-read.h"
+#include "lib/swarm/cell-readers.h"
 #include "lib/swarm/cells.h"
 #include "lib/group/ownership.h"
 #include "lib/group/transport.h"
@@ -84,6 +85,7 @@ struct hoist__member {
 	struct hoist__cells cells;
 	bool met;
 	struct hoist__ownership ownership;
+	struct hoist__cell_readers readers; /* ids: ranks, from 1 on */
 	struct hoist__feeder feeder;
 
 	pthread_mutex_t lock;

@@ -134,6 +134,16 @@ static void complete_work(struct hoist_load *load, struct hoist__flight *flight)
 	hoist__pump_land(load, flight);
 }
 
+static int digest(struct hoist_load *load, const struct hoist__flight *flight)
+{
+	int err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
+				      flight->mapped ? NULL : flight->address);
+	const struct hoist__checkpoint_tensor *damaged = hoist__digests_damaged(load->digests);
+	return damaged == NULL || load->source == NULL
+		       ? err
+		       : load->source->ops->damaged(load->source, damaged, err);
+}
+
 /* Delivers a chunk that was read: digests it, and settles it if it is in a slot. */
 static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 {
@@ -146,8 +156,7 @@ static void deliver(struct hoist_load *load, struct hoist__flight *flight)
 	enum hoist_stage stage =
 		hoist__stages_enter(stages, works ? HOIST_STAGE_CONVERT : stages->now);
 	if (load->digests != NULL)
-		err = hoist__digests_pass(load->digests, flight->disk, &flight->chunk,
-					  flight->mapped ? NULL : flight->address);
+		err = digest(load, flight);
 	if (err == 0 && slot != NULL)
 		hoist__into_touch(load->into, &flight->chunk);
 	bool submitted = err == 0 && slot != NULL && submit_work(load, flight);

@@ -27,6 +27,7 @@
 
 #include "hoist/load.h"
 
+struct hoist__checkpoint_tensor;
 struct hoist__chunk;
 struct hoist__load_source;
 
@@ -62,6 +63,10 @@ struct hoist__load_source_ops {
 	/* @whole: all bytes of the load have arrived.  Returns: 1, and the load may end; 0: not
 	 * yet; the failure of the source. */
 	int (*step)(struct hoist__load_source *source, bool whole);
+	/* The tensor's digest is not the expected one: adds to hoist_error(), whose failure is
+	 * @err, who read its bytes.  Returns: @err. */
+	int (*damaged)(struct hoist__load_source *source,
+		       const struct hoist__checkpoint_tensor *tensor, int err);
 	/* The load has failed (load->job.failure), and devices may still copy from the source's
 	 * memory: tells those that wait for this load's part.  Before `end`, also if begin failed
 	 * or was not called.  May be NULL. */

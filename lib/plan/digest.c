@@ -42,6 +42,7 @@ struct hoist__digests {
 	size_t *which; /* the tensors that any target has: indices in the checkpoint, ascending */
 	size_t n;
 	struct passage disks[HOIST__MAX_DISKS];
+	const struct hoist__checkpoint_tensor *damaged;
 	unsigned char *scratch; /* SCRATCH_BYTES; NULL: no chunk was mapped yet */
 };
 
@@ -77,6 +78,7 @@ static int finish(struct hoist__digests *digests, size_t index, XXH128_hash_t ha
 	hoist__digest_hex(digest->is.digest, is);
 	if (digest->should == NULL || memcmp(is, digest->should, HOIST__DIGEST_HEX) == 0)
 		return 0;
+	digests->damaged = entry;
 	return hoist__fail(-EBADMSG,
 			   "tensor \"%.200s\" of %s is damaged: its digest is %.32s, and should "
 			   "be %.32s",
@@ -249,6 +251,11 @@ int hoist__digests_pass(struct hoist__digests *digests, unsigned disk,
 {
 	return bytes == NULL ? pass_mapped(digests, disk, chunk)
 			     : pass(digests, disk, chunk, bytes);
+}
+
+const struct hoist__checkpoint_tensor *hoist__digests_damaged(const struct hoist__digests *digests)
+{
+	return digests->damaged;
 }
 
 static int compare_index(const void *a, const void *b)

@@ -33,6 +33,9 @@ void hoist__digests_destroy(struct hoist__digests *digests); /* takes NULL */
 int hoist__digests_pass(struct hoist__digests *digests, unsigned disk,
 			const struct hoist__chunk *chunk, const unsigned char *bytes);
 
+/* The tensor whose digest was not the expected one; NULL: none was. */
+const struct hoist__checkpoint_tensor *hoist__digests_damaged(const struct hoist__digests *digests);
+
 /* Gives the digest of tensor @index of the checkpoint.  Pre: a want has the tensor, and all of its
  * bytes have passed. */
 void hoist__digests_get(const struct hoist__digests *digests, size_t index, unsigned char ret[16]);

@@ -63,7 +63,8 @@ static int group_of(const char *spec)
 					      .device = r == 0 ? NULL : device,
 					      .budget = budget,
 					      .chunk_bytes = 64 << 10,
-					      .flags = HOIST_LOAD_CALLER_DRIVEN};
+					      .flags = HOIST_LOAD_CALLER_DRIVEN |
+						       (r == 0 ? HOIST_LOAD_DIGEST : 0)};
 		STEP(err, hoist_group_load(&group, checkpoint, &o, &loads[r]));
 	}
 	STEP(err, drive(loads));

@@ -189,7 +189,8 @@ static int load_as_member(const char *name, unsigned rank, uint64_t *ret_receive
 				   .rank = rank,
 				   .n_ranks = 2,
 				   .timeout_ns = UINT64_C(1000000000)};
-	const hoist_load_options o = {.size = sizeof o, .budget = budget};
+	const hoist_load_options o = {
+		.size = sizeof o, .budget = budget, .flags = HOIST_LOAD_DIGEST};
 	hoist_group_report report = {.size = sizeof report};
 	hoist_load *load = NULL;
 	int err = hoist_group_load(&group, checkpoint, &o, &load);

@@ -120,7 +120,7 @@ void ranks_load_driven(const hoist_group *group, const char *path, const hoist_l
 	if (err == 0)
 		err = drive(checkpoint, load, group->rank);
 	said->err[group->rank] = err;
-	(void)snprintf(said->text[group->rank], sizeof said->text[0], "%.500s",
+	(void)snprintf(said->text[group->rank], sizeof said->text[0], "%.1000s",
 		       err < 0 ? hoist_error() : "");
 	if (err == 0) {
 		OK(hoist_load_get_report(load, &report));

@@ -15,7 +15,7 @@
 /* Memory that the children share with the parent. */
 struct ranks_said {
 	int err[MOST_RANKS];
-	char text[MOST_RANKS][512];
+	char text[MOST_RANKS][1024];
 	uint64_t read_bytes[MOST_RANKS];
 	volatile unsigned marks[MOST_RANKS];
 };
