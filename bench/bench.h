@@ -29,13 +29,13 @@ void bench_make_half(const char *path);
 /* How much of the file lies in the page cache, 0 to 1. */
 double bench_resident(const char *path);
 
-/* Touches memory for a subject that will take @bytes, and frees it: see pages_to_touch().  A child
- * must not begin with memory that its parent keeps (bench_keep_memory()): it would touch and free
- * nothing. */
+/* Touches pages_to_touch(@bytes) of fresh memory and frees them, for a subject that will take
+ * @bytes.  Memory that is kept (bench_keep_memory()) is only freed: a parent frees what it keeps
+ * before it starts a child that touches memory. */
 void bench_touch_memory(size_t bytes);
 
-/* Touches @bytes of fresh memory and keeps them until bench_touch_memory() gives them back: so they
- * do not become idle between two runs.  Not while a child runs that should have this memory. */
+/* Touches as much, and keeps it until bench_touch_memory(), so that the memory does not become idle
+ * between two runs.  Not while a child runs that should have this memory. */
 void bench_keep_memory(size_t bytes);
 
 uint64_t bench_file_bytes(const char *path);

@@ -320,6 +320,7 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		    const struct bench_way *way, double *seconds, hoist_load_report *report)
 {
 	void *touched = NULL;
+	const size_t touched_bytes = pages_to_touch(file->bytes);
 	hoist_load *load = NULL;
 	struct buffers buffers = {0};
 	const bool streams = way->streams || way->window_bytes > 0;
@@ -354,9 +355,9 @@ int bench_file_load(struct bench_file *file, hoist_device *device, hoist_budget 
 		status = bench_file_prepare(file, way);
 	/* Memory is touched after that: else the file's pages would take that memory. */
 	if (status == STATUS_OK && !way->in_place && way->memory == NULL)
-		status = pages_touch(pages_to_touch(file->bytes), &touched);
+		status = pages_touch(touched_bytes, &touched);
 	if (touched != NULL)
-		(void)munmap(touched, pages_to_touch(file->bytes));
+		(void)munmap(touched, touched_bytes);
 	if (status == STATUS_OK)
 		status = run(file, &options, way, seconds, &load);
 	*report = (hoist_load_report){.size = sizeof *report};

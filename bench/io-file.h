@@ -28,9 +28,9 @@ struct bench_way {
 	unsigned flags;	    /* HOIST_LOAD_..., added to those that the load needs */
 	size_t chunk_bytes; /* 0: the library's choice; likewise */
 	unsigned depth;
-	bool in_place;	     /* into the buffers of a load that comes first and is not measured */
-	bool streams;	     /* tensors are taken one by one, and dropped */
-	size_t window_bytes; /* above 0: through such a window, which also streams */
+	bool in_place;	      /* into the buffers of a load that comes first and is not measured */
+	bool streams;	      /* tensors are taken one by one, and dropped */
+	size_t window_bytes;  /* above 0: through such a window, which also streams */
 	hoist_memory *memory; /* that the destination is taken from; NULL: fresh memory */
 	const hoist_load_target *const *targets; /* in place of the device and what is selected */
 	size_t n_targets;

@@ -28,9 +28,9 @@ int pages_count(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret);
  * what the kernel itself takes: that would measure the host, and whichever subject comes first. */
 int pages_touch(size_t bytes, void **ret);
 
+#define PAGES_TOUCHED_LEAST ((size_t)1 << 30)
 /* The bytes to be touched for a subject that will take @bytes of memory: PAGES_TOUCHED_LEAST at
  * least, since the kernel does not always give the pages that were freed last. */
-#define PAGES_TOUCHED_LEAST ((size_t)1 << 30)
 static inline size_t pages_to_touch(uint64_t bytes)
 {
 	return bytes > PAGES_TOUCHED_LEAST ? (size_t)bytes : PAGES_TOUCHED_LEAST;

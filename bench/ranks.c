@@ -34,7 +34,7 @@
 
 #define N_RANKS 4
 #define PIECE_BYTES ((size_t)2 << 20)
-#define SHARED_BYTES ((size_t)16 << 20) /* of each rank's slots */
+#define SHARED_BYTES ((size_t)64 << 20) /* of each rank's slots, at most */
 #define MOST_NOTE 160
 
 static const char work[] = "a group of 4";

@@ -33,7 +33,7 @@
 #include <hoist/hoist.h>
 
 #define GIB ((double)((uint64_t)1 << 30))
-#define SLOTS_BYTES ((size_t)128 << 20) /* a save takes no more */
+#define SLOTS_BYTES ((size_t)128 << 20) /* of a save, at most */
 
 static const char usage[] = "usage: save [--runs N] [--json PATH] FILE.safetensors [TARGET]\n";
 
@@ -104,7 +104,7 @@ static void measure(struct subject *subject)
 {
 	hoist_save_report *report = &subject->report;
 	bench_make_hot(subject->request.path);
-	/* The child must find no memory that raw writes have kept. */
+	/* Frees the memory that raw writes keep: else the child would touch none. */
 	bench_touch_memory((size_t)bench_file_bytes(subject->request.path));
 	(void)bench_in_child(in_child, &subject->request, report, sizeof *report);
 	samples_add(&subject->seconds, (double)report->ns / 1e9);

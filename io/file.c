@@ -259,7 +259,7 @@ static int check_times(const struct hoist__file *file, const struct stat *now)
 int hoist__file_changed(const struct hoist__file *file)
 {
 	struct stat st;
-	if (file->elsewhere)
+	if (file->absent)
 		return 0;
 	int err = hoist__file_stat(file->fd, &st);
 	if (err < 0)

@@ -39,8 +39,7 @@ struct hoist__file {
 	char direct_note[96];	    /* why direct_fd is -1, else "" */
 	const struct hoist__fs *fs; /* set by open.  Even where fs->direct is false there may
 				     * be a direct descriptor, for callers that ask */
-	bool elsewhere;		    /* the bytes are on another machine: fd cannot be read
-				     * (lib/checkpoint/absent.h) */
+	bool absent;		    /* the bytes are on another machine: fd cannot be read */
 	bool in_memory;		    /* tmpfs, ramfs, hugetlbfs: the bytes are page cache */
 	bool dontcache;		    /* reads take RWF_DONTCACHE: pages they bring in do not stay */
 	atomic_bool no_readahead;   /* the kernel's readahead is switched off */
@@ -90,7 +89,7 @@ int64_t hoist__file_time_ns(const struct timespec *time);
 
 /* Returns: 0 if the file is still what was opened; -EBADMSG, and the text says what changed.  A
  * file that was renamed, replaced by rename, removed, linked, or given another mode or owner is
- * still what was opened; so is one whose bytes are elsewhere. */
+ * still what was opened; so is an absent file. */
 int hoist__file_changed(const struct hoist__file *file);
 
 /* Switches the kernel's readahead for the file off, once.  Threads: any. */

@@ -79,7 +79,7 @@ static const struct command commands[] = {
 	{"group", "status GROUP",
 	 "list the ranks of a group of several machines, and how far each is",
 	 "Asks a rank of the group (tcp://HOST:PORT/NAME, dir:FOLDER/NAME) which ranks load now:\n"
-	 "whether each has the files, which part it has, and the bytes from storage, from the\n"
+	 "whether each has files of the checkpoint, which part it has, and the bytes from storage, from the\n"
 	 "others and to them.  The group's secret is in the environment, as for `load --group`.",
 	 OPTION_JSON, 2, 2, cmd_group},
 	{"bench", "[WHAT [FILE]]", "measure hoist beside others",

@@ -136,7 +136,7 @@ static int make_group(const struct args *args, bool again, hoist_group *ret, cha
 	return status;
 }
 
-/* A rank without the files is shown them by one that has them. */
+/* A rank that lacks files is shown the checkpoint by a rank that has all. */
 static int open_checkpoint(struct operation *op, const struct args *args)
 {
 	const char *path = args->operands[0];

@@ -22,7 +22,7 @@
  *                                                      late, and go
  *   one fails         all fail                         the others go on without it
  *   files             the same inodes                  the same bytes, in copies of each rank's own,
- *                                                      or on some machines none, or some:
+ *                                                      or some, or none, on some machines:
  *                                                      hoist_group_open()
  *
  * Memory: each rank shares up to a quarter of its budget, 16 to 64 MiB ("shm:") or 16 to 128 MiB
@@ -118,12 +118,12 @@ typedef struct hoist_group {
  * files are missing there (an index names one, a GGUF model has fewer parts, a folder is empty), and
  * the group is a "tcp:" group, a rank that has all files shows them: names, types, shapes, metadata.
  * Such a checkpoint is loaded by hoist_group_load() alone, with the same group; the bytes of the
- * missing files then come from the other ranks.  These files have the names that they have there, in
- * the folder @path, or beside the file @path.  Waits for such a rank until the group's timeout; blocks
- * until then.
- * Returns: 0; -EINVAL (a file at @path has another size than the group's, or other bytes that are no
- *   tensor's); as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
- *   -ECONNREFUSED and the like (nobody has shown it within the timeout); -ETIMEDOUT; -EACCES (the
+ * missing files then come from the other ranks.  The missing files have the names that they have on that
+ * rank's machine, in the folder @path, or beside the file @path.  Blocks until such a rank has shown the
+ * files, or until the group's timeout.
+ * Returns: 0; -EINVAL (a file at @path is not the group's: it has another size, or differs outside of the
+ *   tensors, or in blocks of the tensors that are compared); as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
+ *   -ECONNREFUSED and the like (no rank has shown the files within the timeout); -ETIMEDOUT; -EACCES (the
  *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's). */
 HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
 			       hoist_checkpoint **ret);
@@ -201,7 +201,7 @@ typedef struct hoist_group_member {
 	size_t size; /* sizeof(hoist_group_member) of the library; fields may be added at the end */
 	uint64_t id; /* random */
 	const char *address;     /* at which it listens, "10.0.0.1:34567" */
-	int has_files;           /* 1: it has a copy of the checkpoint, or of some of its files */
+	int has_files;           /* 1: it has files of the checkpoint: all, or some */
 	int begun;               /* 0: it waits for others */
 	uint64_t bytes;          /* of the checkpoint, in cells of 2 MiB, and */
 	uint64_t done_bytes;     /* those of them that the rank has, or does not want */

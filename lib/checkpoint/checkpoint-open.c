@@ -65,8 +65,7 @@ int hoist__checkpoint_add_index(hoist_checkpoint *checkpoint, int dir_fd, const 
 
 /* --- single files --- */
 
-/* Opens the parent folder of @path, and gives the folder's path (from malloc). */
-static int open_parent(const char *path, char **ret_path, int *ret_fd)
+int hoist__open_parent(const char *path, char **ret_path, int *ret_fd)
 {
 	const char *slash = strrchr(path, '/');
 	char *folder = slash == NULL   ? strdup(".")
@@ -89,7 +88,7 @@ static int open_index_file(hoist_checkpoint *checkpoint, const struct hoist__fil
 {
 	char *folder;
 	int fd;
-	int err = open_parent(file->path, &folder, &fd);
+	int err = hoist__open_parent(file->path, &folder, &fd);
 	if (err < 0)
 		return err;
 	err = hoist__checkpoint_add_index(checkpoint, fd, folder, file);
@@ -101,13 +100,13 @@ static int open_index_file(hoist_checkpoint *checkpoint, const struct hoist__fil
 static int open_gguf_parts(hoist_checkpoint *checkpoint)
 {
 	const char *path = checkpoint->files[0].file->path;
-	const char *slash = strrchr(path, '/');
 	char *folder;
 	int fd;
-	int err = open_parent(path, &folder, &fd);
+	int err = hoist__open_parent(path, &folder, &fd);
 	if (err < 0)
 		return err;
-	err = hoist__gguf_add_parts(checkpoint, fd, folder, slash != NULL ? slash + 1 : path);
+	err = hoist__gguf_add_parts(checkpoint, fd, folder,
+				    hoist__checkpoint_file_name(checkpoint, 0));
 	close(fd);
 	free(folder);
 	return err;

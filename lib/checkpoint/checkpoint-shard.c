@@ -99,9 +99,7 @@ static int add_shard(hoist_checkpoint *checkpoint, int dir_fd, const char *folde
 	return 0;
 }
 
-/* When the process runs out of file descriptors, the ones for direct reads can be spared.
- * Returns: false if no file had one. */
-static bool give_up_direct(hoist_checkpoint *checkpoint)
+bool hoist__checkpoint_give_up_direct(hoist_checkpoint *checkpoint)
 {
 	bool any = false;
 	for (size_t i = 0; i < checkpoint->n_files; i++) {
@@ -136,8 +134,15 @@ int hoist__checkpoint_add(hoist_checkpoint *checkpoint, int dir_fd, const char *
 	int err = 0;
 	for (size_t i = 0; err == 0 && i < n; i++) {
 		err = add_shard(checkpoint, dir_fd, folder, names[i]);
-		if (err == -EMFILE && give_up_direct(checkpoint))
+		if (err == -EMFILE && hoist__checkpoint_give_up_direct(checkpoint))
 			err = add_shard(checkpoint, dir_fd, folder, names[i]);
 	}
 	return err == -EMFILE && n > 1 ? fail_limit(n) : err;
+}
+
+const char *hoist__checkpoint_file_name(const struct hoist_checkpoint *checkpoint, size_t file)
+{
+	const char *path = checkpoint->files[file].file->path;
+	const char *slash = strrchr(path, '/');
+	return slash != NULL ? slash + 1 : path;
 }

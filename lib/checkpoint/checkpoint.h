@@ -51,9 +51,10 @@ struct hoist_checkpoint {
 	_Atomic unsigned refs;
 	unsigned file_flags; /* of hoist__file_open(), for files beneath a folder */
 	bool lenient;	     /* HOIST_OPEN_SKIP_UNSUPPORTED */
-	size_t n_absent; /* files that are on other machines (hoist_group_open()): they cannot be
-			  * read here, but by a load that gets their bytes from a group */
-	uint64_t identity[HOIST__CHECKPOINT_IDENTITY]; /* n_absent > 0: as other members have it */
+	size_t n_absent; /* files that are on other machines (absent.h): only a load of the group
+			  * gets their bytes */
+	bool shown;	 /* a member of a group has shown the checkpoint, with this identity: */
+	uint64_t identity[HOIST__CHECKPOINT_IDENTITY];
 	bool none_kept; /* no file directly in the folder has digests beside it */
 	size_t n_files;
 	struct hoist__checkpoint_file *files;
@@ -100,6 +101,17 @@ struct hoist__reader hoist__checkpoint_file_reader(struct hoist__file *file, boo
 /* Returns "<folder>/<name>" from malloc, for messages; NULL without memory (the text is set). */
 char *hoist__join_path(const char *folder, const char *name);
 
+/* Opens the parent folder of @path, and gives the folder's path (from malloc).
+ * Returns: 0; as open(); -ENOMEM. */
+int hoist__open_parent(const char *path, char **ret_path, int *ret_fd);
+
+/* The last component of the file's path; part of the path. */
+const char *hoist__checkpoint_file_name(const struct hoist_checkpoint *checkpoint, size_t file);
+
+/* When the process runs out of file descriptors, the ones for direct reads can be spared.
+ * Returns: false if no file had one. */
+bool hoist__checkpoint_give_up_direct(hoist_checkpoint *checkpoint);
+
 /* Calls @each for each name in the folder @path of @dir_fd, until a call fails.  Messages name the
  * folder @display.
  * Returns: 0; the failure of @each; the system's error. */
@@ -137,9 +149,13 @@ int hoist__checkpoint_build_metadata(hoist_checkpoint *checkpoint);
 /* Digests the headers' tensors and metadata, the files' sizes, and blocks from all over the files
  * to the first two words: the same result for all that have the same files.  The other two words
  * digest the digests of all tensors, which the files hold, or which are kept beside them; 0: not
- * all are there.  A checkpoint with absent files has the
- * identity that was shown.  Returns: 0; as reading. */
+ * all are there.  A checkpoint that was shown has the identity that was shown.  Returns: 0; as
+ * reading. */
 int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 			       uint64_t ret[static HOIST__CHECKPOINT_IDENTITY]);
+
+/* Digests blocks from all over a file of the checkpoint.  Returns: 0; as reading. */
+int hoist__checkpoint_sample(const struct hoist_checkpoint *checkpoint,
+			     const struct hoist__file *file, uint64_t ret[static 2]);
 
 #endif

@@ -52,6 +52,25 @@ static int add_samples(XXH3_state_t *state, const struct hoist__file *file, uint
 	return 0;
 }
 
+/* Blocks of each file, so that SAMPLES are of all files together. */
+static uint64_t samples_each(const struct hoist_checkpoint *checkpoint)
+{
+	uint64_t each = checkpoint->n_files > 0 ? SAMPLES / checkpoint->n_files : 0;
+	return each > 0 ? each : 1;
+}
+
+int hoist__checkpoint_sample(const struct hoist_checkpoint *checkpoint,
+			     const struct hoist__file *file, uint64_t ret[static 2])
+{
+	XXH3_state_t state;
+	XXH3_128bits_reset(&state);
+	int err = add_samples(&state, file, samples_each(checkpoint));
+	XXH128_hash_t hash = XXH3_128bits_digest(&state);
+	ret[0] = hash.low64;
+	ret[1] = hash.high64;
+	return err;
+}
+
 /* 0 and 0, unless there is a digest of each tensor. */
 static void digest_digests(const struct hoist_checkpoint *checkpoint, uint64_t ret[static 2])
 {
@@ -74,7 +93,7 @@ int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 {
 	XXH3_state_t state;
 	int err = 0;
-	if (checkpoint->n_absent > 0) {
+	if (checkpoint->shown) {
 		memcpy(ret, checkpoint->identity, sizeof checkpoint->identity);
 		return 0;
 	}
@@ -86,11 +105,10 @@ int hoist__checkpoint_identify(const struct hoist_checkpoint *checkpoint,
 			add_tensor(&state, &info);
 	}
 	add_metadata(&state, checkpoint);
-	uint64_t each = checkpoint->n_files > 0 ? SAMPLES / checkpoint->n_files : 0;
 	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++) {
 		const struct hoist__file *file = checkpoint->files[f].file;
 		XXH3_128bits_update(&state, &file->bytes, sizeof file->bytes);
-		err = add_samples(&state, file, each > 0 ? each : 1);
+		err = add_samples(&state, file, samples_each(checkpoint));
 	}
 	XXH128_hash_t hash = XXH3_128bits_digest(&state);
 	ret[0] = hash.low64;

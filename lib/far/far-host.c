@@ -26,13 +26,13 @@ void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer)
 	peer->broken = peer->broken || more < 0;
 }
 
-/* A visitor is told of those that have the files. */
+/* A visitor is told of members that have all files. */
 void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 {
 	struct hoist__far_message m = {.kind = HOIST__FAR_ROSTER};
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];
-		if (peer == to || !peer->has_hello || (to->visits && !peer->reads))
+		if (peer == to || !peer->has_hello || (to->visits && !peer->shows))
 			continue;
 		m.id = peer->id;
 		m.cell = peer->first_cell;
@@ -90,7 +90,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 	return 0;
 }
 
-/* Shows the files, or names the other members. */
+/* Shows the checkpoint, or names the other members if this one lacks files. */
 static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 		      const struct hoist__far_message *m, uint64_t now)
 {
@@ -103,7 +103,7 @@ static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 		err = hoist__far_tour_begin(&peer->tour, far->load->checkpoint);
 	else if (err == 0) {
 		hoist__far_tell_roster(far, peer);
-		err = hoist__fail(-ENODATA, "this member has not got the files either");
+		err = hoist__fail(-ENODATA, "this member lacks files, too");
 	}
 	return err < 0 ? hoist__far_send_away(far, peer, err) : 0;
 }

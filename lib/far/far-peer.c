@@ -93,7 +93,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.n_patterns = far->wants.n_patterns,
 		.port = hoist__address_port(&far->listen_at),
 		.place = far->place,
-		.flag = far->reads,
+		.flag = far->load->checkpoint->n_absent == 0,
 	};
 	const void *address;
 	memcpy(m.identity, far->identity, sizeof m.identity);
@@ -159,6 +159,7 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	struct hoist__swarm_wants *wants = &peer->wanting.wants;
 	pthread_mutex_lock(&far->lock);
 	int err = hoist__swarm_wants_check(wants);
+	peer->reads = err == 0 && !hoist__swarm_wants_lack_all(wants);
 	if (err == 0)
 		err = hoist__swarm_join(far->swarm, peer->id, peer->place.machine, peer->reads,
 					peer->first_cell, wants, now);
@@ -297,7 +298,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 		return err;
 	peer->has_hello = true;
 	peer->id = m->id;
-	peer->reads = m->flag;
+	peer->shows = peer->reads = m->flag;
 	peer->place = m->place;
 	hoist__far_meet_neighbour(far, peer);
 	hoist__address_set_port(&peer->at, m->port);

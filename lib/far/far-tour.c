@@ -18,13 +18,6 @@
 
 #define INDEX_NAME "index.json"
 
-static const char *name_of(const struct hoist_checkpoint *checkpoint, size_t file)
-{
-	const char *path = checkpoint->files[file].file->path;
-	const char *slash = strrchr(path, '/');
-	return slash != NULL ? slash + 1 : path;
-}
-
 static const struct hoist__tensor *tensor_at(const struct hoist_checkpoint *checkpoint, size_t t)
 {
 	return checkpoint->tensors[t].tensor;
@@ -34,16 +27,15 @@ static int check_size(const struct hoist_checkpoint *checkpoint)
 {
 	struct hoist__gaps gaps = {.file = 0};
 	uint64_t bytes = 0;
-	uint64_t end;
+	uint64_t at;
+	uint64_t n;
 	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0)
-		while (hoist__gaps_next(&gaps, checkpoint, &end)) {
-			bytes += end - gaps.at;
-			gaps.at = end;
-		}
+		while (hoist__gaps_next(&gaps, checkpoint, UINT64_MAX, &at, &n))
+			bytes += n;
 	if (bytes > HOIST__TOUR_MOST_BYTES)
 		return hoist__fail(-ENOTSUP,
 				   "%llu bytes of the checkpoint's files are no tensor's: too many "
-				   "to be sent to a machine without the files",
+				   "to be sent to a machine that lacks files",
 				   (unsigned long long)bytes);
 	return 0;
 }
@@ -61,12 +53,12 @@ static int check_names(const struct hoist_checkpoint *checkpoint)
 	if (names == NULL)
 		return hoist__fail_nomem("the names of files", n);
 	for (size_t f = 0; f < n && err == 0; f++) {
-		names[f] = name_of(checkpoint, f);
+		names[f] = hoist__checkpoint_file_name(checkpoint, f);
 		if (strlen(names[f]) >= HOIST__FAR_REASON)
 			err = hoist__fail(
 				-ENOTSUP,
 				"the name %.80s... has more than %u bytes: the checkpoint "
-				"cannot be shown to a machine without the files",
+				"cannot be shown to a machine that lacks files",
 				names[f], HOIST__FAR_REASON - 1);
 	}
 	if (err == 0)
@@ -75,7 +67,7 @@ static int check_names(const struct hoist_checkpoint *checkpoint)
 		if (strcmp(names[f - 1], names[f]) == 0)
 			err = hoist__fail(-ENOTSUP,
 					  "the checkpoint has several files of the name %s: it "
-					  "cannot be shown to a machine without the files",
+					  "cannot be shown to a machine that lacks files",
 					  names[f]);
 	free(names);
 	return err;
@@ -93,7 +85,8 @@ static int write_index(const struct hoist_checkpoint *checkpoint, int fd)
 	hoist__out_open(out, "{");
 	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
 		hoist__out_name(out, tensor_at(checkpoint, t)->name);
-		hoist__out_string(out, name_of(checkpoint, checkpoint->tensors[t].file));
+		hoist__out_string(
+			out, hoist__checkpoint_file_name(checkpoint, checkpoint->tensors[t].file));
 	}
 	hoist__out_close(out, "}");
 	hoist__out_close(out, "}");
@@ -130,33 +123,38 @@ void hoist__far_tour_end(struct hoist__far_tour *tour)
 static int next_of_index(struct hoist__far_tour *tour, size_t n_files, unsigned char *buffer,
 			 struct hoist__far_message *ret)
 {
-	struct hoist__gaps *gaps = &tour->gaps;
-	uint64_t left = tour->index_bytes - gaps->at;
+	uint64_t left = tour->index_bytes - tour->index_at;
 	size_t n = left < HOIST__TOUR_PIECE ? (size_t)left : HOIST__TOUR_PIECE;
-	ssize_t got = HOIST__UNINTERRUPTED(pread(tour->index_fd, buffer, n, (off_t)gaps->at));
+	ssize_t got = HOIST__UNINTERRUPTED(pread(tour->index_fd, buffer, n, (off_t)tour->index_at));
 	if (got <= 0)
 		return hoist__fail_errno(got < 0 ? -errno : -EIO, "an index in memory");
 	*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
 					   .n = (uint32_t)n_files,
-					   .at = gaps->at,
+					   .at = tour->index_at,
 					   .bytes = buffer,
 					   .n_bytes = (size_t)got};
-	gaps->at += (uint64_t)got;
+	tour->index_at += (uint64_t)got;
 	return 1;
 }
 
-static void tell_file(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-		      struct hoist__far_message *ret)
+static int tell_file(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
+		     struct hoist__far_message *ret)
 {
-	bool index = tour->files_told == checkpoint->n_files;
+	size_t f = tour->files_told++;
+	uint64_t sample[2] = {0, 0};
+	int err = 0;
 	*ret = (struct hoist__far_message){
-		.kind = HOIST__FAR_FILE,
-		.n = (uint32_t)tour->files_told,
-		.done = index ? tour->index_bytes : checkpoint->files[tour->files_told].file->bytes,
-	};
+		.kind = HOIST__FAR_FILE, .n = (uint32_t)f, .done = tour->index_bytes};
+	if (f < checkpoint->n_files) {
+		const struct hoist__file *file = checkpoint->files[f].file;
+		ret->done = file->bytes;
+		err = hoist__checkpoint_sample(checkpoint, file, sample);
+	}
+	ret->digest = (struct hoist__far_digest){.low = sample[0], .high = sample[1]};
 	(void)snprintf(ret->text, sizeof ret->text, "%s",
-		       index ? INDEX_NAME : name_of(checkpoint, tour->files_told));
-	tour->files_told++;
+		       f < checkpoint->n_files ? hoist__checkpoint_file_name(checkpoint, f)
+					       : INDEX_NAME);
+	return err < 0 ? err : 1;
 }
 
 static void tell_end(const struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
@@ -170,7 +168,7 @@ static void tell_end(const struct hoist__far_tour *tour, const struct hoist_chec
 	(void)snprintf(ret->text, sizeof ret->text, "%s",
 		       tour->index_fd >= 0 ? INDEX_NAME
 		       : folder		   ? ""
-					   : name_of(checkpoint, 0));
+					   : hoist__checkpoint_file_name(checkpoint, 0));
 }
 
 int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
@@ -178,30 +176,27 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 			 unsigned char *buffer, struct hoist__far_message *ret)
 {
 	struct hoist__gaps *gaps = &tour->gaps;
-	uint64_t end;
-	if (tour->files_told < checkpoint->n_files + (tour->index_fd >= 0)) {
-		tell_file(tour, checkpoint, ret);
-		return 1;
-	}
+	uint64_t at;
+	uint64_t n;
+	if (tour->files_told < checkpoint->n_files + (tour->index_fd >= 0))
+		return tell_file(tour, checkpoint, ret);
 	for (; gaps->file < checkpoint->n_files; gaps->file++, gaps->at = 0) {
-		if (!hoist__gaps_next(gaps, checkpoint, &end))
+		if (!hoist__gaps_next(gaps, checkpoint, HOIST__TOUR_PIECE, &at, &n))
 			continue;
-		size_t n = end - gaps->at < HOIST__TOUR_PIECE ? (size_t)(end - gaps->at)
-							      : HOIST__TOUR_PIECE;
-		int err = hoist__file_read(checkpoint->files[gaps->file].file, gaps->at, buffer, n);
 		*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
 						   .n = (uint32_t)gaps->file,
-						   .at = gaps->at,
+						   .at = at,
 						   .bytes = buffer,
-						   .n_bytes = n};
-		gaps->at += n;
+						   .n_bytes = (size_t)n};
+		int err =
+			hoist__file_read(checkpoint->files[gaps->file].file, at, buffer, (size_t)n);
 		return err < 0 ? err : 1;
 	}
-	if (tour->index_fd >= 0 && gaps->at < tour->index_bytes)
+	if (tour->index_fd >= 0 && tour->index_at < tour->index_bytes)
 		return next_of_index(tour, checkpoint->n_files, buffer, ret);
-	if (gaps->file > checkpoint->n_files)
+	if (tour->ended)
 		return 0;
-	gaps->file++;
+	tour->ended = true;
 	tell_end(tour, checkpoint, identity, ret);
 	return 1;
 }

@@ -7,7 +7,7 @@
  *
  * The visitor makes files of the same names and sizes in a folder in memory, with holes where the
  * tensors are, opens them as any checkpoint, puts its own files in the places of those that it
- * has (hoist__checkpoint_settle()), and removes the folder.
+ * has (hoist__checkpoint_localize()), and removes the folder.
  */
 #ifndef HOIST_LIB_FAR_FAR_TOUR_H
 #define HOIST_LIB_FAR_FAR_TOUR_H
@@ -23,9 +23,11 @@
 struct hoist__far_tour {
 	bool active;
 	size_t files_told;
-	struct hoist__gaps gaps; /* `at` goes on in the index, behind the files */
+	struct hoist__gaps gaps;
+	bool ended;
 	int index_fd; /* an index in memory, made for the visitor; -1: the checkpoint has none */
 	uint64_t index_bytes;
+	uint64_t index_at; /* those before it were told */
 };
 
 /* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; files of one

@@ -25,14 +25,11 @@ struct visit {
 	struct hoist__far *far; /* the group's name, door and secret */
 	char folder[64];
 	int folder_fd; /* -1: there is none */
-	struct shown {
-		char *name;
-		uint64_t bytes;
-	} * files;
+	struct hoist__shown_file *files;
 	size_t n_files;
 	uint64_t bytes;
 	struct hoist__far_message end;		 /* TOUR_END, once it has come */
-	struct hoist__address hosts[MOST_HOSTS]; /* members that may have the files */
+	struct hoist__address hosts[MOST_HOSTS]; /* members that have all files */
 	unsigned n_hosts;
 	unsigned n_denied; /* times that a member seemed to refuse the secret */
 };
@@ -93,7 +90,8 @@ static int take_file(struct visit *visit, const struct hoist__far_message *m)
 	if (!plain || m->n != visit->n_files || visit->n_files >= HOIST__TOUR_MOST_FILES ||
 	    m->done > INT64_MAX)
 		return hoist__fail(-EBADMSG, "a member shows a file \"%.80s\"", m->text);
-	struct shown *files = realloc(visit->files, (visit->n_files + 1) * sizeof *files);
+	struct hoist__shown_file *files =
+		realloc(visit->files, (visit->n_files + 1) * sizeof *files);
 	char *name = strdup(m->text);
 	if (files != NULL)
 		visit->files = files;
@@ -101,7 +99,8 @@ static int take_file(struct visit *visit, const struct hoist__far_message *m)
 		free(name);
 		return hoist__fail_nomem("a list of files", visit->n_files);
 	}
-	files[visit->n_files++] = (struct shown){.name = name, .bytes = m->done};
+	files[visit->n_files++] = (struct hoist__shown_file){
+		.name = name, .bytes = m->done, .sample = {m->digest.low, m->digest.high}};
 	int fd = open_shown(visit, name, O_CREAT | O_EXCL | O_WRONLY);
 	if (fd < 0)
 		return fd;
@@ -154,7 +153,7 @@ static int take_end(struct visit *visit, const struct hoist__far_message *m)
 	return known ? 1 : hoist__fail(-EBADMSG, "a member shows a checkpoint \"%.80s\"", m->text);
 }
 
-/* Returns: 1, all was shown; 0; -ENODATA (this member has no files either); the visit's failure. */
+/* Returns: 1, all was shown; 0; -ENODATA (this member lacks files, too); the visit's failure. */
 static int take(void *context, const struct hoist__far_message *m)
 {
 	struct visit *visit = context;
@@ -243,8 +242,11 @@ static int open_shown_files(struct visit *visit, const char *path, unsigned flag
 	hoist_checkpoint *checkpoint = NULL;
 	(void)snprintf(main, sizeof main, "%s/%s", visit->folder, visit->end.text);
 	int err = hoist_checkpoint_open(main, flags, &checkpoint);
+	if (err == 0 && checkpoint->n_files > visit->n_files)
+		err = hoist__fail(-EBADMSG, "a member shows %zu of %zu files", visit->n_files,
+				  checkpoint->n_files);
 	if (err == 0)
-		err = hoist__checkpoint_settle(checkpoint, path);
+		err = hoist__checkpoint_localize(checkpoint, path, visit->files);
 	if (err < 0) {
 		hoist_checkpoint_close(checkpoint);
 		return err;

@@ -204,6 +204,8 @@ static void file(struct cursor *c, struct hoist__far_message *m)
 {
 	field32(c, &m->n);
 	field(c, &m->done, 8);
+	field(c, &m->digest.low, 8);
+	field(c, &m->digest.high, 8);
 	text(c, m->text);
 }
 

@@ -71,12 +71,13 @@ struct hoist__far_message {
 	struct hoist__swarm_share share;	       /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */
-	bool flag; /* HELLO, MEMBER: the member has the files, or some; ROSTER: it has gone; ASK:
-		    * the last resort; WARN: it gave wrong bytes */
-	bool lend; /* ASK: LEND will do */
+	bool flag;	    /* HELLO, MEMBER: the member has all files; ROSTER: it has gone; ASK:
+			     * the last resort; WARN: it gave wrong bytes */
+	bool lend;	    /* ASK: LEND will do */
 	struct hoist__neighbour place;	    /* HELLO */
 	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */
-	struct hoist__far_digest digest;    /* OFFER: of the blocks */
+	struct hoist__far_digest digest;    /* OFFER: of the blocks; FILE:
+					     * hoist__checkpoint_sample() */
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
 				       * address; BYE: why; REFUSE: why, if a reading failed; FILE,
 				       * TOUR_END: a file's name */

@@ -50,7 +50,7 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 {
 	struct hoist__far *far = hoist__far_of(source);
 	if (far->charge.bytes == 0)
-		far->n_slots = hoist__cell_slots(load, HOIST__FAR_LEAST_SLOTS, HOIST__SWARM_SLOTS);
+		far->n_slots = hoist__cell_slots(load, staging, HOIST__SWARM_SLOTS);
 	return hoist__cell_charge_take(&far->charge, load, hoist__far_arena_bytes(far), staging,
 				       timeout_ns, far->timeout_ns);
 }
@@ -110,15 +110,15 @@ static int start(struct hoist__far *far, struct hoist_load *load)
 	far->reads = load->checkpoint->n_absent < load->checkpoint->n_files;
 	far->beat_share.weight = HOIST__SWARM_FULL;
 	far->opened_at = far->met_at = hoist__now_ns();
-	int err = hoist__cells_make(&far->cells, load, HOIST__FAR_LEAST_SLOTS);
+	int err = hoist__cells_make(&far->cells, load, HOIST__CELL_LEAST_SLOTS);
 	if (err == 0)
 		err = hoist__checkpoint_identify(load->checkpoint, far->identity);
 	if (err == 0)
 		err = hoist__swarm_wants_make(far->cells.wants, far->cells.n, &far->wants);
 	for (size_t f = 0; err == 0 && f < load->checkpoint->n_files; f++)
-		if (load->checkpoint->files[f].file->elsewhere)
-			hoist__swarm_wants_lack(&far->wants, far->cells.first[f],
-						far->cells.first[f + 1]);
+		if (load->checkpoint->files[f].file->absent)
+			hoist__swarm_wants_mark_lacking(&far->wants, far->cells.first[f],
+							far->cells.first[f + 1]);
 	hoist__cell_readers_name(&far->readers, 0, far->id, "this", "member");
 	if (err == 0)
 		err = hoist__cell_readers_make(&far->readers, &far->cells);

@@ -102,7 +102,6 @@
 #include "net/channel.h"
 #include "net/fabric.h"
 
-#define HOIST__FAR_LEAST_SLOTS 8u
 #define HOIST__FAR_BEAT_NS (UINT64_C(100) * 1000000)
 #define HOIST__FAR_SILENCE_NS (UINT64_C(4500) * 1000000)
 /* Without n_ranks: how long a member waits for one more. */
@@ -148,7 +147,8 @@ struct hoist__far_peer {
 	bool broken;			 /* its channel or its fabric has failed: to be dropped */
 	bool farewell; /* it has said BYE, and waits for this side's sends to end */
 	uint64_t id;
-	bool reads;
+	bool shows; /* it has all files */
+	bool reads; /* it has files: all, or some; before it has joined, as far as is known */
 	size_t first_cell;
 	size_t done; /* of its pace */
 	unsigned number;
@@ -228,7 +228,7 @@ struct hoist__far {
 	unsigned next_door; /* to be connected to */
 	struct hoist__secret secret;
 	uint64_t id;
-	bool reads; /* it has the files, or some */
+	bool reads; /* it has files: all, or some */
 	uint64_t identity[HOIST__CHECKPOINT_IDENTITY];
 	uint64_t timeout_ns;
 

@@ -99,7 +99,7 @@ static int open_transport(struct hoist__member *member, struct hoist_load *load)
 		.moved = moved,
 		.context = member,
 	};
-	int err = hoist__cells_make(&member->cells, load, HOIST__GROUP_LEAST_SLOTS);
+	int err = hoist__cells_make(&member->cells, load, HOIST__CELL_LEAST_SLOTS);
 	if (err == 0)
 		find_near(member, load);
 	if (err == 0)
@@ -145,7 +145,7 @@ static int reserve(struct hoist__load_source *source, struct hoist_load *load, s
 	struct hoist__member *member = hoist__member_of(source);
 	if (member->charge.bytes == 0)
 		member->n_slots =
-			hoist__cell_slots(load, HOIST__GROUP_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
+			hoist__cell_slots(load, HOIST__CELL_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
 	return hoist__cell_charge_take(&member->charge, load,
 				       member->n_slots * (size_t)HOIST__CELL_BYTES, staging,
 				       timeout_ns, member->timeout_ns);

@@ -18,8 +18,10 @@
 /* Connections whose rank is not known yet, at most.  A user has few others to fear. */
 #define MOST_GUESTS 64u
 
-#define POLL_MS 10	/* a rank may begin to listen at any moment, */
-#define QUICK_POLLS 100 /* and most do within as many milliseconds */
+/* Rank r looks for rank 0 each millisecond for QUICK_POLLS times, as most ranks begin together;
+ * then each POLL_MS. */
+#define QUICK_POLLS 100
+#define POLL_MS 10
 
 /* --- another rank's memory and bell --- */
 
@@ -34,6 +36,16 @@ static int check_bell(int fd, unsigned rank)
 	return hoist__fail(-EBADMSG, "rank %u sent a bell that is no eventfd", rank);
 }
 
+/* Returns: the slots in a rank's memory; 0: the memory has another size than a rank's. */
+static unsigned count_slots(const struct hoist__transport *t, size_t bytes)
+{
+	size_t at = hoist__shm_slots_at(t);
+	size_t n = bytes > at ? (bytes - at) / HOIST__CELL_BYTES : 0;
+	bool valid = bytes == at + n * HOIST__CELL_BYTES && n >= HOIST__CELL_LEAST_SLOTS &&
+		     n <= HOIST__GROUP_MOST_SLOTS;
+	return valid ? (unsigned)n : 0;
+}
+
 /* Takes both descriptors, also if it fails. */
 static int take_peer(struct hoist__transport *t, unsigned rank, int memory, int bell)
 {
@@ -42,16 +54,14 @@ static int take_peer(struct hoist__transport *t, unsigned rank, int memory, int 
 	int err = check_bell(bell, rank);
 	if (err == 0)
 		err = hoist__shared_open(memory, true, &shared);
-	size_t slots = err == 0 ? hoist__shared_bytes(shared) - hoist__shm_slots_at(t) : 0;
-	size_t n_slots = slots / HOIST__CELL_BYTES;
-	if (err == 0 && (slots % HOIST__CELL_BYTES != 0 || n_slots < HOIST__GROUP_LEAST_SLOTS ||
-			 n_slots > HOIST__GROUP_MOST_SLOTS))
+	unsigned n_slots = err == 0 ? count_slots(t, hoist__shared_bytes(shared)) : 0;
+	if (err == 0 && n_slots == 0)
 		err = hoist__fail(
 			-EBADMSG,
-			"rank %u shares %zu bytes, which are no header of %zu and %u to %u "
-			"slots",
+			"rank %u shares %zu bytes; a rank of this group shares %zu and %u "
+			"to %u slots of 2 MiB",
 			rank, hoist__shared_bytes(shared), hoist__shm_slots_at(t),
-			HOIST__GROUP_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
+			HOIST__CELL_LEAST_SLOTS, HOIST__GROUP_MOST_SLOTS);
 	(void)close(memory);
 	if (err < 0) {
 		hoist__shared_close(shared);
@@ -59,7 +69,7 @@ static int take_peer(struct hoist__transport *t, unsigned rank, int memory, int 
 		return hoist__fail_in(err, "rank %u of the group \"%s\"", rank, t->name);
 	}
 	peer->shared = shared;
-	peer->n_slots = (unsigned)n_slots;
+	peer->n_slots = n_slots;
 	peer->header = (struct hoist__shm_header *)hoist__shared_address(shared);
 	peer->bell = bell;
 	return 0;

@@ -11,8 +11,8 @@
  *     [ header ][ wants (ownership.h) ][ hole ][ slot 0 ]...[ slot N - 1 ]
  *
  * and one bell (an eventfd), which the others ring when there is something to see.  The slots begin
- * at a multiple of 2 MiB, so that each can be a huge page.  The bytes of a rank's memory tell its
- * N.
+ * at a multiple of 2 MiB, so that each can be a huge page.  Each rank has an N of its own, which
+ * follows from the size of its memory.
  *
  * Rank 0 listens at an abstract socket, which is no file.  The others connect, and send their
  * memory and their bell.  Once all are there, rank 0 stops to listen, and sends each the memory and
@@ -78,10 +78,10 @@ struct hoist__shm_header {
 struct hoist__shm_peer {
 	struct hoist__shared *shared; /* NULL: it has not come */
 	struct hoist__shm_header *header;
-	int bell;    /* -1: none */
-	int socket;  /* rank 0: to this rank; the others: peers[0] alone has one; -1: none */
-	int process; /* of the same; -1: none */
-	unsigned n_slots;
+	int bell;	  /* -1: none */
+	int socket;	  /* rank 0: to this rank; the others: peers[0] alone has one; -1: none */
+	int process;	  /* of the same; -1: none */
+	unsigned n_slots; /* from the size of `shared` */
 	bool pinned[HOIST__GROUP_MOST_SLOTS];
 	uint32_t beat;	   /* as last seen, */
 	unsigned n_silent; /* so many ticks ago */

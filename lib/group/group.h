@@ -22,12 +22,12 @@
  *
  * Progress: feeders publish in the order of the files.  Chunks come nearly in that order: from the
  * first cell of any chunk to the last cell of that chunk and of all chunks before it there are at
- * most as many cells as each owner has slots, HOIST__GROUP_LEAST_SLOTS (`cells.span`).  Take the
+ * most as many cells as each owner has slots, HOIST__CELL_LEAST_SLOTS (`cells.span`).  Take the
  * first cell X, of all files, that any rank still needs, and of a rank that needs it, on the disk
  * of X, the next chunk.  That chunk is the one that touches X, or comes before it.  So its last
- * cell is less than HOIST__GROUP_LEAST_SLOTS behind X, and it needs no cell before X, as no rank
+ * cell is less than HOIST__CELL_LEAST_SLOTS behind X, and it needs no cell before X, as no rank
  * does.  All cells before X are released, so each owner has slots for its own next
- * HOIST__GROUP_LEAST_SLOTS cells from X on: all that the chunk needs are read in time.
+ * HOIST__CELL_LEAST_SLOTS cells from X on: all that the chunk needs are read in time.
  *
  * Extents of a plan that overlap go back to the beginning of the bytes that they share.  So they
  * are cut at cells, and read together (hoist__plan_interleave()).

@@ -2,9 +2,9 @@
 /* lib/group/transport.h - how bytes get from the rank that read them to the ranks that want them.
  *
  * A transport brings the ranks together, gives each the others' wants, and then moves cells
- * (lib/group/ownership.h).  Each rank has so many slots of one cell as its budget allows, from
- * HOIST__GROUP_LEAST_SLOTS to HOIST__GROUP_MOST_SLOTS.  The k-th cell of an owner with N slots lies
- * in slot k modulo N:
+ * (lib/group/ownership.h).  Each rank has HOIST__CELL_LEAST_SLOTS to
+ * HOIST__GROUP_MOST_SLOTS slots of one cell, as its budget allows.  The k-th cell of an owner with
+ * N slots lies in slot k modulo N:
  *
  *     owner   slot ---read---> publish             slot(k + N) gives the slot again once each
  *     others             arrived ---copy---> release    rank that wants cell k has released it
@@ -28,8 +28,8 @@
 
 #include "device/device.h"
 #include "lib/group/ownership.h"
+#include "lib/swarm/cell-charge.h"
 
-#define HOIST__GROUP_LEAST_SLOTS 8u
 #define HOIST__GROUP_MOST_SLOTS 32u
 
 struct hoist__transport;

@@ -14,13 +14,14 @@
 #include "lib/memory/memory.h"
 #include "lib/swarm/blocks.h"
 
-#define BUDGET_SHARE 4u /* one of so many parts of a budget is for slots */
+#define BUDGET_SHARE 4u /* slots take one part in so many of a budget */
 
-unsigned hoist__cell_slots(const struct hoist_load *load, unsigned least, unsigned most)
+unsigned hoist__cell_slots(const struct hoist_load *load, size_t staging, unsigned most)
 {
 	size_t limit = hoist__budget_limit(hoist__budget_of(load->job.budget));
-	uint64_t share = limit / BUDGET_SHARE / HOIST__CELL_BYTES;
-	return (unsigned)hoist__min_u64(hoist__max_u64(share, least), most);
+	uint64_t left = limit > staging ? limit - staging : 0;
+	uint64_t slots = hoist__min_u64(limit / BUDGET_SHARE, left) / HOIST__CELL_BYTES;
+	return (unsigned)hoist__min_u64(hoist__max_u64(slots, HOIST__CELL_LEAST_SLOTS), most);
 }
 
 int hoist__cell_charge_take(struct hoist__cell_charge *charge, struct hoist_load *load,

@@ -19,9 +19,12 @@ struct hoist__cell_charge {
 	uint64_t asked_at; /* first; 0: not yet */
 };
 
-/* The slots of one cell that a load should have: a quarter of its budget, but @least at least and
- * @most at most. */
-unsigned hoist__cell_slots(const struct hoist_load *load, unsigned least, unsigned most);
+#define HOIST__CELL_LEAST_SLOTS 8u
+
+/* Returns: how many slots of one cell a load should have: a quarter of its budget, and no more than
+ * @staging bytes for the load's own slots leave, but HOIST__CELL_LEAST_SLOTS at least and @most at
+ * most. */
+unsigned hoist__cell_slots(const struct hoist_load *load, size_t staging, unsigned most);
 
 /* Takes @bytes for slots, and @staging for the load's own.  Waits for @timeout_ns at most, and for
  * @group_timeout_ns in all calls together.  Pre: @charge is zeroed before the first call.

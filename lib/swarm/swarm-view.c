@@ -113,9 +113,9 @@ static void make_tree(const struct hoist__swarm *swarm, size_t cell, unsigned n_
 struct sum {
 	unsigned n_blocks;		       /* of all wants */
 	unsigned n_runs;		       /* likewise */
-	unsigned n_readers;		       /* members that want blocks, and have the files */
+	unsigned n_readers;		       /* members that want blocks, and have the file */
 	unsigned n_others;		       /* in `others` */
-	unsigned others[HOIST__SWARM_MEMBERS]; /* that only have the files */
+	unsigned others[HOIST__SWARM_MEMBERS]; /* that only have the file */
 };
 
 static unsigned count_runs(const uint64_t *blocks)
@@ -129,7 +129,7 @@ static unsigned count_runs(const uint64_t *blocks)
 	return n;
 }
 
-/* Finds the members that want the cell, and those that only have the files, both in the street's
+/* Finds the members that want the cell, and those that only have its file, both in the street's
  * order.  A late member wants cells before its first in its own view alone. */
 static void find_members(const struct hoist__swarm *swarm, size_t cell,
 			 struct hoist__swarm_way *way, struct sum *sum)
@@ -311,14 +311,6 @@ static void make_ring(struct hoist__swarm *swarm)
 	swarm->changed = true;
 }
 
-static bool lacks_none(const struct hoist__swarm_wants *wants)
-{
-	size_t cell = 0;
-	while (cell < wants->n_cells && !hoist__swarm_wants_lacks(wants, cell))
-		cell++;
-	return cell == wants->n_cells;
-}
-
 int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist__swarm **ret)
 {
 	struct hoist__swarm *s = calloc(1, sizeof *s);
@@ -336,7 +328,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 	s->members[0] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = options->reads,
-		.reads_all = options->reads && lacks_none(options->wants),
+		.reads_all = options->reads && hoist__swarm_wants_lack_none(options->wants),
 		.id = options->id,
 		.machine = options->machine,
 		.first_cell = options->first_cell,
@@ -376,7 +368,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 	swarm->members[place] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = reads,
-		.reads_all = reads && lacks_none(wants),
+		.reads_all = reads && hoist__swarm_wants_lack_none(wants),
 		.id = id,
 		.machine = machine,
 		.first_cell = first_cell,

@@ -91,10 +91,26 @@ int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants)
 	return 0;
 }
 
-void hoist__swarm_wants_lack(struct hoist__swarm_wants *wants, size_t begin, size_t end)
+void hoist__swarm_wants_mark_lacking(struct hoist__swarm_wants *wants, size_t begin, size_t end)
 {
 	for (size_t c = begin; c < end; c++)
 		wants->kinds[c] |= HOIST__WANTS_LACKS;
+}
+
+bool hoist__swarm_wants_lack_all(const struct hoist__swarm_wants *wants)
+{
+	size_t cell = 0;
+	while (cell < wants->n_cells && hoist__swarm_wants_lacks(wants, cell))
+		cell++;
+	return cell == wants->n_cells && cell > 0;
+}
+
+bool hoist__swarm_wants_lack_none(const struct hoist__swarm_wants *wants)
+{
+	size_t cell = 0;
+	while (cell < wants->n_cells && !hoist__swarm_wants_lacks(wants, cell))
+		cell++;
+	return cell == wants->n_cells;
 }
 
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants)

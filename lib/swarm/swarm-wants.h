@@ -3,7 +3,7 @@
  * bytes, as they are sent and kept.
  *
  *     kinds      of each cell: NONE, ALL, or SOME and the number of a pattern; and LACKS, if the
- *                member has files, but not the one of the cell
+ *                member lacks the cell's file
  *     patterns   bitmaps of a cell's blocks, each once: slices of a tensor repeat the same few
  *
  * So the wants of a member are a megabyte for each terabyte of files, and 2 MiB of patterns at
@@ -20,7 +20,7 @@
 #include "lib/swarm/blocks.h"
 
 enum hoist__swarm_kind { HOIST__WANTS_NONE, HOIST__WANTS_ALL, HOIST__WANTS_SOME };
-#define HOIST__WANTS_LACKS 0x8000u
+#define HOIST__WANTS_LACKS 0x8000u /* a flag beside the kind */
 #define HOIST__WANTS_PATTERNS ((size_t)HOIST__WANTS_LACKS - HOIST__WANTS_SOME)
 
 struct hoist__swarm_wants {
@@ -42,12 +42,16 @@ int hoist__swarm_wants_check(const struct hoist__swarm_wants *wants);
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants); /* takes a zeroed one */
 
 /* Marks the cells [begin, end): the member lacks their file. */
-void hoist__swarm_wants_lack(struct hoist__swarm_wants *wants, size_t begin, size_t end);
+void hoist__swarm_wants_mark_lacking(struct hoist__swarm_wants *wants, size_t begin, size_t end);
 
 static inline bool hoist__swarm_wants_lacks(const struct hoist__swarm_wants *wants, size_t cell)
 {
 	return (wants->kinds[cell] & HOIST__WANTS_LACKS) != 0;
 }
+
+/* Does the member lack all files; has it all? */
+bool hoist__swarm_wants_lack_all(const struct hoist__swarm_wants *wants);
+bool hoist__swarm_wants_lack_none(const struct hoist__swarm_wants *wants);
 
 /* The blocks of the cell.  Returns: how many. */
 unsigned hoist__swarm_wants_of(const struct hoist__swarm_wants *wants, size_t cell,

@@ -79,7 +79,7 @@ static bool may_resort(const struct hoist__swarm *s, unsigned m, size_t cell)
 	       !s->members[m].distrusted;
 }
 
-/* Asks a member that has the files and was not tried.  False: there is none. */
+/* Asks a member that has the cell's file and was not tried.  False: there is none. */
 static bool ask_untried(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 			const struct hoist__swarm_way *way, uint64_t now,
 			struct hoist__swarm_act *ret)
@@ -94,8 +94,8 @@ static bool ask_untried(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 	return false;
 }
 
-/* Asks one that has the files as the last resort: those that were late after the others, again and
- * again.  False: there is none left. */
+/* Asks one that has the cell's file as the last resort: those that were late after the others,
+ * again and again.  False: there is none left. */
 static bool resort(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 		   const struct hoist__swarm_way *way, uint64_t now, struct hoist__swarm_act *ret)
 {
@@ -395,7 +395,7 @@ void hoist__swarm_lost(struct hoist__swarm *swarm, unsigned slot, uint64_t now)
 {
 	struct hoist__swarm_slot *s = &swarm->slots[slot];
 	HOIST__ASSERT(s->state == HOIST__SLOT_HERE && s->n_sending == 0);
-	/* Its giver may be the only one that has the files. */
+	/* The giver may be the only one that has the cell's file. */
 	if (s->resort && ++s->n_lost < HOIST__SWARM_LOSSES)
 		hoist__swarm_set_state(swarm, s, HOIST__SLOT_CHOSEN, now);
 	else

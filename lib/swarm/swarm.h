@@ -8,16 +8,18 @@
  * of them at a time, on a simulated network (tests/lib/swarm).
  *
  *   member    a process of the group.  A member wants blocks of cells (blocks.h), and may have all
- *             files, or some (swarm-wants.h): it reads these.  The member itself is number 0 of its
- * own view slot      memory of one cell.  A slot is FREE, CHOSEN (the cell has the slot, and
- * nothing is decided yet), READING (from storage), ASKED (the bytes come from another member),
+ *             files, some, or none: it reads cells of the files that it has (swarm-wants.h).  The
+ *             member itself is number 0 of its own view
+ *   slot      memory of one cell.  A slot is FREE, CHOSEN (the cell has the slot, and nothing is
+ *             decided yet), READING (from storage), ASKED (the bytes come from another member),
  *             HERE, or LEAVING (asked in vain; bytes may still come)
  *   pace      the order of a member's own cells: from its first cell to the last of all, then
  *             from cell 0 on.  A member that comes late begins with a cell that the others have
  *             not begun (hoist__swarm_cell_ahead()), waits until one of them is near, and reads the
  *             cells before by itself.  `done` cells of a member's pace are HERE or past: it asks
- * for none of them any more machine   of a member: members of one machine lend each other slots,
- * which costs no link.  A member without a number shares with nobody, and is a machine by itself
+ *             for none of them any more
+ *   machine   of a member: members of one machine lend each other slots, which costs no link.  A
+ *             member without a number shares with nobody, and is a machine by itself
  *   ring      all members that have ever been, in the order of a hash of their ids
  *   street    the same, machine by machine, in the order of a hash of the machines
  *   share     of a member: its weight, from a cell on.  Weights are HOIST__SWARM_FULL at first.  A
@@ -27,9 +29,9 @@
  *             of the ring, if their weights are the same; else each has turns by its weight.  A
  *             member that has gone keeps its turns, with the full weight, so that the others' turns
  *             stay the same
- *   reader    of a cell: of those that want the cell and have the files, the member whose turn it
+ *   reader    of a cell: of those that want the cell and have its file, the member whose turn it
  *             is.  If the turn is none of theirs, rendezvous hashing chooses, by the weights.  If
- *             none of those that want the cell has the files, the same among all that have.  A slow
+ *             none of those that want the cell has its file, the same among all that have.  A slow
  *             or distrusted member is no reader.  The reader reads the blocks that anybody wants
  *   way       of a cell: its reader, then those that want the cell, in the street's order, slow
  *             ones last.  A late member is on the ways of cells before its first in its own view
@@ -42,7 +44,7 @@
  *   star      each gets the blocks that it wants from the reader, where the wants of all are less
  *             than a chain would move (HOIST__SWARM_OVERLAP)
  *   apart     each reads its own blocks: no two want the same ones, but for a few where parts meet
- *             (HOIST__SWARM_TWICE), all have the files, and their blocks are few runs
+ *             (HOIST__SWARM_TWICE), all have the cell's file, and their blocks are few runs
  *             (HOIST__SWARM_RUNS)
  *
  * Each member computes all of this from its own view.  Views differ for a while when members come
@@ -50,7 +52,7 @@
  *
  * Shares: the reader of a cell is a function of the cell and of what the members have said: who
  * they are, their first cells, their wants, and their shares.  Only the member itself says its
- * share. It says a new one once it has done the cells before the last one's `from`.  So all that
+ * share.  It says a new one once it has done the cells before the last one's `from`.  So all that
  * have heard the same of all agree on the reader of each cell, and they have heard it before they
  * begin the cell, as hoist__swarm_cell_ahead() is ahead of all whose loads use cells in order.  A
  * member that has begun such a cell before it heard (its load uses cells in another order, beats
@@ -59,17 +61,14 @@
  *
  *     asked for a cell   HERE: send.  On its way, or still to come in this member's pace: the ask
  *                        waits.  Past or foreign: refuse.  An ask as the last resort waits all the
- *                        same, if the asked member has the files: that reads the cell once more.
- *                        A cell whose reading failed is refused at once from then on
- *     refused            ask the next: the heads before in the chain, back to the reader.  Then
- *                        read, if this member has the files.  Then ask each that has them, as the
- *                        last resort, in turn and ever more patiently
- *     own reading fails  the same; at last, read this member's own blocks alone
- *     no word            after a member's patience: the same, and the silent member is slow
- *     left, died, slow   the same at once
- *     a loan was lost    the same at once, though the cell was HERE.  One that gave the cell as the
- *                        last resort is asked once more, HOIST__SWARM_LOSSES times in all
- *     became the reader  the same at once: read
+ *                        same, if the asked member has the cell's file: that reads the cell once
+ * more. A cell whose reading failed is refused at once from then on refused            ask the
+ * next: the heads before in the chain, back to the reader.  Then read, if this member has the file.
+ * Then ask each that has it, as the last resort, in turn and ever more patiently own reading fails
+ * the same; at last, read this member's own blocks alone no word            after a member's
+ * patience: the same, and the silent member is slow left, died, slow   the same at once a loan was
+ * lost    the same at once, though the cell was HERE.  One that gave the cell as the last resort is
+ * asked once more, HOIST__SWARM_LOSSES times in all became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,
@@ -81,7 +80,7 @@
  * not asked again.  Patience is the sum of three: HOIST__SWARM_PATIENCE_NS; the time in which all
  * slots come or go, one after the other, at the speed of the quickest other member; and the time in
  * which a member with slower storage reads its part of them.  So a slow network or disk is no slow
- * member. In a chain, a member is the more patient with the one before it the farther it is from
+ * member.  In a chain, a member is the more patient with the one before it the farther it is from
  * the reader, and with the one behind it the more members wait behind that one.  So the member
  * beside a slow one says that it is slow.  A member beside one that waits itself does not.
  *
@@ -130,8 +129,8 @@
 #define HOIST__SWARM_RUNS 16u
 #define HOIST__SWARM_TWICE 4u
 /* A cell is a star if the sum of all wants is less than so many halves of the blocks that anybody
- * wants; or than as many halves as members of these have the files, if those are more: readers take
- * turns, so their links share the sending. */
+ * wants; or than as many halves as members of these have the cell's file, if those are more:
+ * readers take turns, so their links share the sending. */
 #define HOIST__SWARM_OVERLAP 3u
 
 #define HOIST__SWARM_NOBODY UINT32_MAX
@@ -146,7 +145,7 @@ enum hoist__swarm_deed {
 				* the slot */
 	HOIST__SWARM_WARN,     /* tell all members, this one too, that the member is slow, or, with
 				* `distrust`, that it gave wrong bytes: hoist__swarm_warned() */
-	HOIST__SWARM_LOST,     /* nobody has the cell, nor the files */
+	HOIST__SWARM_LOST,     /* nobody has the cell, nor its file */
 };
 
 struct hoist__swarm_act {
@@ -182,7 +181,7 @@ struct hoist__swarm_counts {
 struct hoist__swarm_options {
 	uint64_t id;	  /* of this member; ids of members differ */
 	uint64_t machine; /* 0: it shares memory with nobody */
-	bool reads;	  /* this member has the files, or those that `wants` does not lack */
+	bool reads;	  /* this member has files: all but those that `wants` lacks */
 	size_t n_cells;
 	size_t first_cell; /* of its pace */
 	unsigned n_slots;
@@ -291,9 +290,9 @@ void hoist__swarm_next(struct hoist__swarm *swarm, uint64_t now, struct hoist__s
 /* Cells of this member's pace that are HERE or past. */
 size_t hoist__swarm_done(const struct hoist__swarm *swarm);
 
-/* True if the member may end: its load has used all that it wants, nothing is being sent, and
- * no other member needs this one: no slot is kept for another, and this one is not the last that
- * has files, or all of them, while a member that lacks some is not done. */
+/* True if the member may end.  Its load has used all that it wants, nothing is being sent, and no
+ * slot is kept for another member.  And one of these holds: all members that lack files are done;
+ * this member has no files; another member that has all files is not done either. */
 bool hoist__swarm_may_end(const struct hoist__swarm *swarm);
 
 /* Members that have ever been in this view, with this one. */

@@ -254,8 +254,8 @@ def open(path, *, follow_links=True, raw=False,  # pylint: disable=redefined-bui
         executed.  The tensors of a module that was saved whole have the names of its state_dict(); some of
         its other attributes may be tensors, too.
     group, rank, group_timeout, group_secret
-        Those of `hoist.load()`.  Where there is nothing at `path`, a rank of a group of several machines
-        that has the checkpoint shows its tensors and metadata.  Only a load of the same group reads such
+        Those of `hoist.load()`.  Where there is nothing at `path`, or files are missing there, a rank of
+        a group of several machines that has all files shows the tensors and metadata.  Only a load of the same group reads such
         a checkpoint.
 
     Returns

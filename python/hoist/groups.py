@@ -16,7 +16,7 @@ id : int
 address : str
     At which the rank listens, "10.0.0.1:34567".
 has_files : bool
-    Its machine has a copy of the checkpoint, or of some of its files.
+    Its machine has files of the checkpoint: all, or some.
 begun : bool
     False: it waits for others.
 bytes : int

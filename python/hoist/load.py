@@ -376,8 +376,8 @@ def load(source, device=None, *, window=None, progress=None, **options):
         all see (doc/group.md; "tcp:" below is both), and "R/N": this process is rank R of N that load
         together.  The group reads each byte once.  A rank may have tensors before the others have
         theirs.  At the end all ranks of "shm:" have succeeded, or none; those of "tcp:" go on without
-        one that failed, and may leave out `rank`.  Where there is nothing at `source`, the ranks of
-        "tcp:" that have the files give all bytes.  Not with `order`, `window` and maps.
+        one that failed, and may leave out `rank`.  Where there is nothing at `source`, or files
+        are missing there, the ranks of "tcp:" that have these files give their bytes.  Not with `order`, `window` and maps.
     group_timeout : float, optional
         Seconds that the ranks wait for one that has not come, or has stopped; None: 30.
     group_secret : str, optional

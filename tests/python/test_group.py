@@ -168,7 +168,10 @@ class Ranks(files.WithModel):
         self.assertRaises(TypeError, hoist.group_look, 7)
 
     def test_look_interrupt(self):
-        """Of a peer that says nothing.  The interrupt comes as soon as it is connected: it is given up after 2 s."""
+        """A look at a peer that says nothing is interrupted.
+
+        The SIGINT comes as soon as the peer has accepted: hoist gives such a peer up after 2 s.
+        """
         with socket.socket() as deaf:
             deaf.bind((HOST, 0))
             deaf.listen()

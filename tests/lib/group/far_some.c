@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks whose machines have some of the files: each file is read where it is, all ranks get all
- * tensors, and a file that is another one is refused. */
+ * tensors, and a file that differs from the group's is refused. */
 #include "config.h"
 
 #include <errno.h>
@@ -159,7 +159,7 @@ static void rank_that_goes(unsigned rank)
 	hoist_checkpoint_close(checkpoint);
 }
 
-static void what_no_rank_has_is_named(void)
+static void a_file_that_no_rank_has_is_named(void)
 {
 	n_ranks = 2;
 	said->marks[1] = 0;
@@ -167,7 +167,7 @@ static void what_no_rank_has_is_named(void)
 	ranks_run(2, rank_that_goes, 0);
 }
 
-/* --- files that are other ones --- */
+/* --- files that differ from the group's --- */
 
 static void rank_that_shows(unsigned rank)
 {
@@ -192,6 +192,19 @@ static void refused(const char *piece)
 	support_said(piece);
 }
 
+/* The rank's file with the same header, and one of 512 bytes of the tensors changed. */
+static void put_other_bytes(void)
+{
+	static char bytes[FILE_BYTES + 4096];
+	FILE *from = fopen(support_path(names[1]), "rb");
+	CHECK(from != NULL);
+	size_t n = fread(bytes, 1, sizeof bytes, from);
+	CHECK(n > FILE_BYTES && n < sizeof bytes && fclose(from) == 0);
+	for (size_t at = n - FILE_BYTES; at < n; at += 512)
+		bytes[at] ^= 1;
+	support_put("r1/m1.safetensors", bytes, n);
+}
+
 static void another_file_is_refused(void)
 {
 	const char *path = file_of(1, names[1]);
@@ -204,7 +217,10 @@ static void another_file_is_refused(void)
 	OK(unlink(path));
 	const size_t others[N_TENSORS] = {sizes[0] - 1, sizes[1] + 1, sizes[2]};
 	support_write("r1/m1.safetensors", N_TENSORS, N_TENSORS, others, -1);
-	refused("differs between bytes 0 and ");
+	refused("bytes 0 to ");
+	OK(unlink(path));
+	put_other_bytes();
+	refused("tensors' bytes");
 	said->marks[0] = 1;
 	ranks_end(shows, 0);
 }
@@ -214,7 +230,7 @@ int main(void)
 	ranks_begin_far();
 	write_all();
 	CASE(each_file_is_read_where_it_is);
-	CASE(what_no_rank_has_is_named);
+	CASE(a_file_that_no_rank_has_is_named);
 	CASE(another_file_is_refused);
 	for (unsigned r = 0; r < MOST_RANKS; r++)
 		support_remove(folder_of(r));

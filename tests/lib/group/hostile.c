@@ -63,7 +63,7 @@ enum memory { GOOD, SMALL, UNSEALED, NO_MEMFD, N_MEMORIES };
 /* The size of a rank's memory, for the checkpoint of one cell: header and wants take one, too. */
 static size_t rank_bytes(void)
 {
-	return (1 + HOIST__GROUP_LEAST_SLOTS) * (size_t)HOIST__CELL_BYTES;
+	return (1 + HOIST__CELL_LEAST_SLOTS) * (size_t)HOIST__CELL_BYTES;
 }
 
 static int memory_of(enum memory kind)

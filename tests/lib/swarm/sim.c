@@ -108,8 +108,8 @@ static void make_wants(unsigned m, struct hoist__swarm_wants *ret)
 	free(bitmap);
 	const struct sim_member *member = &the_sim->members[m];
 	if (member->has_to > 0) {
-		hoist__swarm_wants_lack(ret, 0, member->has_from);
-		hoist__swarm_wants_lack(ret, member->has_to, the_sim->n_cells);
+		hoist__swarm_wants_mark_lacking(ret, 0, member->has_from);
+		hoist__swarm_wants_mark_lacking(ret, member->has_to, the_sim->n_cells);
 	}
 }
 

@@ -38,7 +38,7 @@ enum sim_fate {
 
 struct sim_member {
 	bool reads;
-	size_t has_from, has_to; /* cells whose files it has; 0, 0: all */
+	size_t has_from, has_to; /* cells whose files it has, if it reads; 0, 0: all */
 	enum sim_wants wants;
 	enum sim_fate fate;
 	uint64_t fate_ns;  /* when it begins */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Swarms whose members have some of the files each: no cell is read where its file is not, each
+/* Swarms whose members each have some of the files: no cell is read where its file is not, each
  * byte is read once, in the time that links and storage need, and a member that dies is no harm
  * while another has its files.  Times are the simulation's. */
 #include "config.h"
@@ -75,8 +75,10 @@ static void each_file_is_read_where_it_is(void)
 		}
 }
 
-/* Nobody has the last part once its only member has died: the others say so, and do not wait. */
-static void what_has_gone_is_lost(void)
+/* The only member that has the last part dies: the others say that the part is lost, and do not
+ * wait.
+ */
+static void a_part_that_died_is_lost(void)
 {
 	const struct row row = {"", 4, 0, 1, SIM_ALL, SIM_DIES, 0, 0};
 	struct sim sim = sim_of(&row, 1);
@@ -88,6 +90,6 @@ static void what_has_gone_is_lost(void)
 int main(void)
 {
 	CASE(each_file_is_read_where_it_is);
-	CASE(what_has_gone_is_lost);
+	CASE(a_part_that_died_is_lost);
 	return 0;
 }
