@@ -76,7 +76,7 @@ def alone():
 
 
 class Machines:
-    """Namespaces, links of @mbit Mbit/s, and disks of @image; @storage: their Mbit/s, None: no limit."""
+    """Namespaces, links of @mbit Mbit/s, and disks of @image that give @storage Mbit/s (None: no limit)."""
 
     def __init__(self, folder, image, n, mbit, storage=None):
         self.folder, self.image, self.n, self.mbit = folder, image, n, mbit
@@ -186,7 +186,7 @@ class Machines:
         state = "on" if apart else "off"
         for k, other in ((a, b), (b, a)):
             call("ip", "-n", self.space("hub"), "link", "set", f"v{k}", "type", "bridge_slave", "isolated", state)
-            # The machines know each other's hardware: who must ask learns that nobody answers.
+            # The machines know each other's hardware: one that had to ask would learn that nobody answers.
             call("ip", "-n", self.space(k), "neigh", "replace" if apart else "del", self.at(other),
                  "lladdr", self.hardware(other), "dev", "eth0", "nud", "permanent")
 
