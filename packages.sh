@@ -15,9 +15,9 @@ packages_test="libcriterion-dev g++ libjemalloc-dev libamdhip64-dev libucx-dev v
 	python3-dev python3-numpy python3-setuptools python3-wheel python3-pip python3-venv"
 
 # For some steps of ./check all: the second compiler and its fuzzer, a virtual machine and
-# what its disks and first memory are made with, xz for the tarball, Doxygen for the reference,
+# what its disks and first memory are made with, networks of namespaces, xz for the tarball, Doxygen for the reference,
 # torch, anyio and trio for the Python package, mypy for its stubs, Sphinx and numpydoc for its pages.
-packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs xfsprogs
+packages_all="clang libclang-rt-dev qemu-system-x86 busybox-static cpio e2fsprogs iproute2 xfsprogs
 	xz-utils doxygen python3-torch python3-anyio python3-trio mypy python3-sphinx python3-numpydoc"
 
 # For ./check deb: what makes packages for Debian and for RPM, and images; xz for the tarball.

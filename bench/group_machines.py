@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: MIT
 """group_machines.py BUILD - groups of several machines, beside peers in the same run.
 
-Needs root.  BUILD is the build folder.  A machine is a network namespace of its own.  A bridge in
-one more namespace joins them, by links that tc's tbf shapes in both directions.  Each machine has a
-copy of the checkpoint: a loop device, whose reads a control group limits to 0.4 of the link's rate.
-(All copies lie in one file; the machines' limits are their own.)  UCX would see that machines are
+Needs root.  BUILD is the build folder.  machines.py makes the machines: network namespaces, each with
+a copy of the checkpoint on a disk that gives 0.4 of the link's rate.  UCX would see that machines are
 one, and copy between processes: UCX_TLS=tcp.  A load's time is that from the start of the first
-process to the end of the last.  What is made here goes at the end.
+process to the end of the last.
 
     4 members, everything each    links of 400 Mbit/s
     the same, one is killed       by SIGKILL, half way; and: its link is cut
     8 members, an eighth each     links of 200 Mbit/s; rows (axis 0), columns (axis 1, 16 KiB of
                                   each row); beside one process that loads its eighth of the rows
+    16 members, everything each   links of 100 Mbit/s
     2 machines of 4 members       everything each, hot, links of 400 Mbit/s
     2 members on one machine      unshaped, hot, beside processes that copy the same bytes through
                                   memory that they share (bench/group_copy.c)
@@ -24,169 +23,23 @@ Exit: 0, 1, 77 (this machine has no namespaces, tbf or blkio; the text says whic
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+from machines import Machines, alone, call, finish, kill, make_image, put  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 PORT = 7777
-
-
-def call(*words, **more):
-    """Runs a command.  Returns its output."""
-    return subprocess.run(
-        words, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more
-    ).stdout
-
-
-def skip(why):
-    print(f"skipped: {why}")
-    sys.exit(77)
-
-
-class Machines:
-    """Namespaces, links and disks."""
-
-    def __init__(self, folder, image, n, mbit):
-        self.folder, self.image, self.n, self.mbit = folder, image, n, mbit
-        self.link = mbit * 1e6 / 8
-        self.storage = 0.4 * self.link
-        self.mark = f"hg{os.getpid()}"
-        self.loops = []
-        self.group = None
-
-    def space(self, k):
-        return f"{self.mark}-{k}"
-
-    def at(self, k):
-        return f"10.77.0.{k + 1}"
-
-    def file(self, k):
-        return f"{self.folder}/disk{k}/model.safetensors"
-
-    def __enter__(self):
-        try:
-            self.make_links()
-            self.make_disks()
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.__exit__()
-            skip(getattr(error, "output", None) or error)
-        return self
-
-    def make_links(self):
-        hub = self.space("hub")
-        call("ip", "netns", "add", hub)
-        call("ip", "-n", hub, "link", "add", "hub", "type", "bridge")
-        call("ip", "-n", hub, "link", "set", "hub", "up")
-        for k in range(self.n):
-            space = self.space(k)
-            call("ip", "netns", "add", space)
-            call("ip", "-n", hub, "link", "add", f"v{k}", "type", "veth", "peer", "name", "eth0",
-                 "netns", space)
-            call("ip", "-n", hub, "link", "set", f"v{k}", "master", "hub", "up")
-            call("ip", "-n", space, "addr", "add", f"{self.at(k)}/24", "dev", "eth0")
-            call("ip", "-n", space, "link", "set", "eth0", "up")
-            call("ip", "-n", space, "link", "set", "lo", "up")
-            for where, device in ((space, "eth0"), (hub, f"v{k}")):
-                call("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf",
-                     "rate", f"{self.mbit}mbit", "burst", "128kb", "latency", "20ms")
-
-    def make_disks(self):
-        v1 = os.path.exists("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device")
-        parent = "/sys/fs/cgroup/blkio" if v1 else "/sys/fs/cgroup"
-        self.group = f"{parent}/{self.mark}"
-        os.mkdir(self.group)
-        if not v1:
-            put(f"{parent}/cgroup.subtree_control", "+io")
-        for k in range(self.n):
-            loop = call("losetup", "--read-only", "--show", "-f", self.image).strip()
-            self.loops.append(loop)
-            os.makedirs(f"{self.folder}/disk{k}", exist_ok=True)
-            call("mount", "-t", "ext4", "-o", "ro,noload", loop, f"{self.folder}/disk{k}")
-            number = os.stat(loop).st_rdev
-            number = f"{os.major(number)}:{os.minor(number)}"
-            rate = int(self.storage)
-            if v1:
-                put(f"{self.group}/blkio.throttle.read_bps_device", f"{number} {rate}")
-            else:
-                put(f"{self.group}/io.max", f"{number} rbps={rate}")
-
-    def __exit__(self, *_):
-        for k, loop in enumerate(self.loops):
-            quietly("umount", f"{self.folder}/disk{k}")
-            quietly("losetup", "-d", loop)
-        for k in [*range(self.n), "hub"]:
-            quietly("ip", "netns", "del", self.space(k))
-        with contextlib.suppress(OSError):
-            os.rmdir(self.group)
-
-    def start(self, k, words, shaped=True, **more):
-        """Starts a process on a machine."""
-
-        def enter():
-            if shaped:
-                put(f"{self.group}/cgroup.procs", "0")
-
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.space(k), *words], preexec_fn=enter, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **more)
-
-    def forget(self):
-        """Takes the files out of the page cache."""
-        for k in range(self.n):
-            fd = os.open(self.file(k), os.O_RDONLY)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(fd)
-
-    def received(self, k):
-        """Bytes that the machine's link has brought so far."""
-        return int(call("ip", "netns", "exec", self.space(k), "cat",
-                        "/sys/class/net/eth0/statistics/rx_bytes"))
-
-    def read_bytes(self):
-        """Bytes that the disks have given so far."""
-        total = 0
-        for loop in self.loops:
-            with open(f"/sys/block/{os.path.basename(loop)}/stat") as file:
-                total += int(file.read().split()[2]) * 512
-        return total
-
-
-def put(path, text):
-    with open(path, "w") as file:
-        file.write(text)
-
-
-def quietly(*words):
-    subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def kill(process):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def finish(processes, dead=()):
-    """Waits.  Returns the outputs; a process that fails and is not in @dead ends the run."""
-    outputs = []
-    try:
-        for k, process in enumerate(processes):
-            outputs.append(process.communicate(timeout=300)[0])
-            if process.returncode != 0 and k not in dead:
-                raise RuntimeError(f"{process.args}: {process.returncode}: {outputs[-1][-2000:]}")
-    finally:
-        for process in processes:
-            kill(process)
-    return outputs
+SIXTEEN = "16 members, everything each"
 
 
 class Bench:
@@ -336,13 +189,13 @@ class Bench:
             self.warm(machines.file(k))
         self.port += 1
         environment = {**os.environ, "HOIST_GROUP_SECRET": "secret of the benchmark", "UCX_TLS": "tcp"}
-        before = [machines.received(k) for k in range(2)]
+        before = [machines.carried(k)[0] for k in range(2)]
         begun = time.monotonic()
         finish([machines.start(k // 4, self.hoist(machines.at(0), 8, k, machines.file(k // 4)),
                                shaped=False, env=environment) for k in range(8)])
         self.note(f"{name}, s", time.monotonic() - begun)
         self.note(f"{name}, of the file over a link",
-                  max(machines.received(k) - before[k] for k in range(2)) / self.bytes)
+                  max(machines.carried(k)[0] - before[k] for k in range(2)) / self.bytes)
 
     def two(self, machines, copier):
         """Two members of one machine, without limits, from the page cache."""
@@ -365,21 +218,6 @@ def made(folder, compiler, source):
     program = os.path.join(folder, source.removesuffix(".c"))
     call(compiler, "-O2", "-o", program, os.path.join(HERE, source))
     return program
-
-
-def make_image(bench, folder):
-    """Makes a file system with the checkpoint in it."""
-    call(f"{bench.build}/tests/mkcheckpoint", "--bytes", str(bench.bytes), "--shards", "1",
-         "--tensors", "4", "--equal", "--columns", "65536", f"{folder}/made")
-    file = f"{folder}/made/model.safetensors"
-    image = f"{folder}/image"
-    size = os.path.getsize(file)
-    with open(image, "w") as f:
-        f.truncate((size + size // 16 + 32 * MIB) // MIB * MIB)
-    call("mkfs.ext4", "-q", "-d", f"{folder}/made", image)
-    bench.bytes = size
-    shutil.rmtree(f"{folder}/made")
-    return image
 
 
 def make_agent(machines, folder):
@@ -417,6 +255,10 @@ def judge(bench):
         median(bench, "4 members, everything each, read"), 1.01)
     row("4 members, everything each: time to max(S/4 at storage's rate, S at the link's)",
         ratio(four, max(s / 4 / storage, s / link)), 1.15)
+    sixteen = median(bench, f"{SIXTEEN}, s")
+    row(f"{SIXTEEN}: read from storage, of the file", median(bench, f"{SIXTEEN}, read"), 1.01)
+    row(f"{SIXTEEN}: time to max(S/16 at storage's rate, S at the link's)",
+        ratio(sixteen, s / (100e6 / 8)), 1.15)
     for part in ("rows", "columns"):
         name = f"8 members, an eighth of the {part} each"
         row(f"{name}: read, of the file", median(bench, f"{name}, read"), 1.01)
@@ -454,7 +296,7 @@ def size_of(text):
 
 def measure(bench, folder):
     args = bench.args
-    image = make_image(bench, folder)
+    image, bench.bytes = make_image(f"{bench.build}/tests/mkcheckpoint", folder, args.bytes)
     copier = made(folder, "cc", "group_copy.c")
     mpi = made(folder, "mpicc", "group_mpi.c")
 
@@ -463,7 +305,7 @@ def measure(bench, folder):
 
     for turn in range(args.runs):
         print(f"run {turn + 1} of {args.runs}", file=sys.stderr, flush=True)
-        with Machines(folder, image, 4, 400) as machines:
+        with Machines(folder, image, 4, 400, 160) as machines:
             agent = make_agent(machines, folder)
             for name, do in (("four", lambda: bench.four(machines)),
                              ("ucx", lambda: bench.ucx(machines)),
@@ -472,9 +314,11 @@ def measure(bench, folder):
                              ("crowd", lambda: bench.crowd(machines)),
                              ("two", lambda: bench.two(machines, copier))):
                 attempt(bench, name, do, wanted)
-        with Machines(folder, image, 8, 200) as machines:
+        with Machines(folder, image, 8, 200, 80) as machines:
             attempt(bench, "eight", lambda: bench.eight(machines), wanted)
             attempt(bench, "seed", lambda: bench.seed(machines), wanted)
+        with Machines(folder, image, 16, 100, 40) as machines:
+            attempt(bench, "sixteen", lambda: bench.group(SIXTEEN, machines), wanted)
 
 
 def attempt(bench, name, do, wanted):
@@ -491,16 +335,12 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--bytes", type=size_of, default=512 * MIB)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", help="four,eight,seed,crowd,two,ucx,mpi,rsync")
+    parser.add_argument("--only", help="four,eight,seed,sixteen,crowd,two,ucx,mpi,rsync")
     parser.add_argument("--folder", help="where files of twice the bytes fit")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--log", action="store_true", help="show what the members log")
     args = parser.parse_args()
-    if os.geteuid() != 0:
-        skip("namespaces and disks need root")
-    for tool in ("ip", "tc", "losetup", "mkfs.ext4"):
-        if shutil.which(tool) is None:
-            skip(f"no {tool}: packages iproute2, mount, e2fsprogs")
+    alone()
     bench = Bench(args)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         measure(bench, folder)

@@ -48,6 +48,14 @@ static void leave_swarm(struct hoist__far *far, struct hoist__far_peer *peer, ui
 	peer->joined = false;
 }
 
+/* A member has left without a farewell: the report says so. */
+static void note_loss(struct hoist__far *far, const struct hoist__far_peer *peer, const char *why)
+{
+	size_t n = strlen(far->note);
+	(void)snprintf(far->note + n, sizeof far->note - n, "%sthe member at %s was left out: %s",
+		       n > 0 ? "; " : "", peer->at.text, why);
+}
+
 void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, const char *why,
 			  uint64_t now)
 {
@@ -56,6 +64,8 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
 			   (unsigned long long)gone.id, gone.at.text, why);
+	if (gone.joined && !atomic_load(&far->stopping))
+		note_loss(far, &gone, why);
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
@@ -220,12 +230,8 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 	else if (now > peer->heard_at + HOIST__FAR_SILENCE_NS)
 		hoist__far_peer_drop(far, peer, "it gives no sign of life", now);
 	else if (far->ready &&
-		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_lent(far, peer, now))) {
-		(void)snprintf(far->note, sizeof far->note,
-			       "the member at %s was left out: it does not take what it asks for",
-			       peer->at.text);
-		hoist__far_peer_drop(far, peer, far->note, now);
-	}
+		 (hoist__far_keeps_send(far, peer, now) || hoist__far_keeps_lent(far, peer, now)))
+		hoist__far_peer_drop(far, peer, "it does not take what it asks for", now);
 }
 
 /* --- messages that come in --- */
