@@ -117,3 +117,12 @@ int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__f
 		"all machines the same files (`hoist digest` tells which tensors differ)",
 		at.text);
 }
+
+int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted)
+{
+	return hoist__fail(
+		-EADDRINUSE,
+		"at %.60s is the group \"%.63s\", not \"%.63s\"; give the other group an "
+		"address of its own",
+		far->door_text, there, wanted);
+}

@@ -244,15 +244,6 @@ int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, i
 	return err;
 }
 
-int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted)
-{
-	return hoist__fail(
-		-EADDRINUSE,
-		"at %.60s is the group \"%.63s\", not \"%.63s\"; give the other group an "
-		"address of its own",
-		far->door_text, there, wanted);
-}
-
 static bool sends_away(int err)
 {
 	return err == -EINVAL || err == -EADDRINUSE || err == -ENOSPC;

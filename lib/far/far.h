@@ -333,6 +333,9 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
 			     const struct hoist__far_message *hello);
 
+/* The failure: at the door is the group @there, and not @wanted. */
+int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted);
+
 /* --- far.c --- */
 
 extern const struct hoist__load_source_ops hoist__far_ops;
@@ -425,9 +428,6 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to);
 
 /* Says BYE with @err and hoist_error().  Returns: @err, for the caller to drop the peer. */
 int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, int err);
-
-/* The failure: at the door is the group @there, and not @wanted. */
-int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted);
 
 /* The peer of a member of the swarm; NULL: it has left. */
 struct hoist__far_peer *hoist__far_peer_of(struct hoist__far *far, unsigned number);

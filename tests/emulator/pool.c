@@ -4,7 +4,10 @@
 #include "config.h"
 
 #include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/emulator-driver.h"
 
@@ -273,15 +276,23 @@ Test(emulator_pool, a_devices_own_pool_keeps_nothing, .init = start)
 	stop();
 }
 
+static void wait_until(void *true_then)
+{
+	while (!*(atomic_bool *)true_then)
+		(void)usleep(1000);
+}
+
 Test(emulator_pool, work_that_is_not_ordered_before_the_free_is_caught, .init = start)
 {
 	hoist__cu_device_ptr memory = take(MIB, stream[0]);
-	cu.control.set_latency(20000, 20000);
+	atomic_bool freed = false;
+	cr_expect(cu.cuLaunchHostFunc(stream[1], wait_until, &freed) == 0);
 	cr_expect(cu.cuMemsetD8Async(memory, 1, MIB, stream[1]) == 0);
 	give(memory, stream[0]);
 	cr_expect(cu.cuMemsetD8Async(memory, 1, MIB, stream[0]) == INVALID, "it is not there");
 	cr_expect(cu.cuStreamSynchronize(stream[0]) == 0);
 	cr_expect(caught() == 1);
+	freed = true;
 	cr_expect(cu.cuStreamSynchronize(stream[1]) == ILLEGAL);
 	cu.control.reset();
 	stop();

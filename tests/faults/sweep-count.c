@@ -155,7 +155,8 @@ bool sweep_reap(void)
 void sweep_count(struct sweep_counts *ret)
 {
 	memset(ret, 0, sizeof *ret);
-	settle_stacks();
+	if (!SWEEP_SANITIZED) /* whose memory is not counted: count_mapped() */
+		settle_stacks();
 	ret->blocks = sweep_memory_live(); /* before anything is opened here */
 	/* A caller whose process could not start may have left the wait for its end to others. */
 	ret->children = sweep_reap();

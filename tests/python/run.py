@@ -4,7 +4,7 @@
     run.py LOG-WITHOUT-ENDING [PATTERN]
 
 PATTERN: of the files of tests; without it test*.py.  Each file has an interpreter of its own, and
-one more than there are processors run at a time, as tests wait.  The log ends with what failed: the
+twice as many run at a time as there are processors, as tests wait.  The log ends with what failed: the
 tests' names and tracebacks once more.
 """
 
@@ -17,7 +17,8 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONGEST = ["test_failing.py", "test_robust.py", "test_docs.py", "test_types.py"]  # these begin first
+LONGEST = ["test_reading.py", "test_failing.py", "test_robust.py", "test_streams.py", "test_cache.py",
+           "test_docs.py", "test_types.py"]  # these begin first
 
 
 class Result(unittest.TextTestResult):
@@ -72,7 +73,7 @@ def main():
     names.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
     n_run = n_failed = n_skipped = 0
     with open(sys.argv[1] + ".log", "w", encoding="utf-8") as log:
-        with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+        with concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
             ended = []
             for output, said, (run, failed, skipped) in pool.map(run_file, names):
                 log.write(output)

@@ -441,6 +441,8 @@ def sweep(name, kind, path):
     else:
         failing = Allocations() if kind == "python" else Calls(MEMORY if kind == "memory" else SYSTEM)
     stride = PYTHON_STRIDE if kind == "python" else 1
+    gc.collect()
+    gc.freeze()  # holds() looks for cycles among the objects that come from now on
     before, at, n_failed, n_raised, n_same = holds(), random.randrange(stride) + 1 - stride, 0, 0, 0
     while n_same < ENOUGH:
         at += stride
