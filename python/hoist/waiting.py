@@ -8,6 +8,8 @@ import sys
 
 from . import _hoist
 
+_STEP_S = 0.05
+
 
 def in_thread(call):
     """The result of a call that may wait for long, in the main thread.
@@ -25,7 +27,10 @@ def in_thread(call):
         _thread.start_new_thread(_hoist.run_in_thread, (call, end, done.release))
     except RuntimeError:  # no thread is to be had, as at the interpreter's end
         return call()
-    done.acquire()
+    # A signal that comes just before the wait begins, or that the kernel gives to another thread, does
+    # not end the wait: its handler runs between two steps.
+    while not done.acquire(timeout=_STEP_S):
+        pass
     ret, error = end
     try:
         if error is not None:
