@@ -124,7 +124,8 @@ typedef struct hoist_group {
  * Returns: 0; -EINVAL (a file at @path is not the group's: it has another size, or differs outside of the
  *   tensors, or in blocks of the tensors that are compared); as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
  *   -ECONNREFUSED and the like (no rank has shown the files within the timeout); -ETIMEDOUT; -EACCES (the
- *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's). */
+ *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's;
+ *   the index has files in folders, which sort otherwise without these folders). */
 HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
 			       hoist_checkpoint **ret);
 

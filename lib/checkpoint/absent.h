@@ -33,9 +33,11 @@ struct hoist__shown_file {
 /* Files of this machine take the places of @shown's, by their names; @shown's other files become
  * absent.  This machine's lie in the folder @path, or beside the file @path; where nothing is at
  * @path, all are absent.  Messages name each file as if it lay here.  @files: as they were shown,
- * at least as many as @shown has. Returns: 0; -EINVAL (a file of this machine differs from the
- * shown one in its size, in its gaps, or in blocks of its tensors that are compared); -ENOTSUP
- * (@shown has the files in another order than @files); as opening and reading; -ENOMEM. */
+ * at least as many as @shown has.
+ *
+ * Returns: 0; -EINVAL (a file of this machine differs from the shown one in its size, in its gaps,
+ * or in blocks of its tensors that are compared); -ENOTSUP (@shown has the files in another order
+ * than @files); as opening and reading; -ENOMEM. */
 int hoist__checkpoint_localize(hoist_checkpoint *shown, const char *path,
 			       const struct hoist__shown_file *files);
 

@@ -169,7 +169,8 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	struct hoist__swarm_wants *wants = &peer->wanting.wants;
 	pthread_mutex_lock(&far->lock);
 	int err = hoist__swarm_wants_check(wants);
-	peer->reads = err == 0 && !hoist__swarm_wants_lack_all(wants);
+	peer->reads = err == 0 &&
+		      (wants->n_cells == 0 || hoist__swarm_wants_n_lacking(wants) < wants->n_cells);
 	if (err == 0)
 		err = hoist__swarm_join(far->swarm, peer->id, peer->place.machine, peer->reads,
 					peer->first_cell, wants, now);

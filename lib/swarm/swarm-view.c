@@ -328,7 +328,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 	s->members[0] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = options->reads,
-		.reads_all = options->reads && hoist__swarm_wants_lack_none(options->wants),
+		.reads_all = options->reads && hoist__swarm_wants_n_lacking(options->wants) == 0,
 		.id = options->id,
 		.machine = options->machine,
 		.first_cell = options->first_cell,
@@ -368,7 +368,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 	swarm->members[place] = (struct hoist__swarm_member){
 		.here = true,
 		.reads = reads,
-		.reads_all = reads && hoist__swarm_wants_lack_none(wants),
+		.reads_all = reads && hoist__swarm_wants_n_lacking(wants) == 0,
 		.id = id,
 		.machine = machine,
 		.first_cell = first_cell,

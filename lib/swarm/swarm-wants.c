@@ -97,20 +97,12 @@ void hoist__swarm_wants_mark_lacking(struct hoist__swarm_wants *wants, size_t be
 		wants->kinds[c] |= HOIST__WANTS_LACKS;
 }
 
-bool hoist__swarm_wants_lack_all(const struct hoist__swarm_wants *wants)
+size_t hoist__swarm_wants_n_lacking(const struct hoist__swarm_wants *wants)
 {
-	size_t cell = 0;
-	while (cell < wants->n_cells && hoist__swarm_wants_lacks(wants, cell))
-		cell++;
-	return cell == wants->n_cells && cell > 0;
-}
-
-bool hoist__swarm_wants_lack_none(const struct hoist__swarm_wants *wants)
-{
-	size_t cell = 0;
-	while (cell < wants->n_cells && !hoist__swarm_wants_lacks(wants, cell))
-		cell++;
-	return cell == wants->n_cells;
+	size_t n = 0;
+	for (size_t c = 0; c < wants->n_cells; c++)
+		n += hoist__swarm_wants_lacks(wants, c);
+	return n;
 }
 
 void hoist__swarm_wants_fini(struct hoist__swarm_wants *wants)

@@ -49,9 +49,8 @@ static inline bool hoist__swarm_wants_lacks(const struct hoist__swarm_wants *wan
 	return (wants->kinds[cell] & HOIST__WANTS_LACKS) != 0;
 }
 
-/* Does the member lack all files; has it all? */
-bool hoist__swarm_wants_lack_all(const struct hoist__swarm_wants *wants);
-bool hoist__swarm_wants_lack_none(const struct hoist__swarm_wants *wants);
+/* Returns: how many cells the member lacks. */
+size_t hoist__swarm_wants_n_lacking(const struct hoist__swarm_wants *wants);
 
 /* The blocks of the cell.  Returns: how many. */
 unsigned hoist__swarm_wants_of(const struct hoist__swarm_wants *wants, size_t cell,

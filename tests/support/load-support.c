@@ -214,6 +214,22 @@ void support_write_index(const char *const *files, const size_t *first, size_t n
 	OK(fclose(file));
 }
 
+void support_keep_digests(const char *name)
+{
+	hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_DIGEST};
+	hoist_load *load = support_load(name, &o);
+	hoist_checkpoint *checkpoint = support_open(name);
+	size_t n = hoist_load_n_tensors(load);
+	unsigned char(*digests)[16] = calloc(n + 1, sizeof *digests);
+	CHECK(digests != NULL);
+	for (size_t t = 0; t < n; t++)
+		OK(hoist_load_digest(load, t, digests[t]));
+	OK(hoist_checkpoint_keep_digests(checkpoint, n, digests));
+	free(digests);
+	hoist_checkpoint_close(checkpoint);
+	hoist_load_destroy(load);
+}
+
 /* Compares in pieces, so that a tensor of any size needs little memory. */
 static void compare_buffer(hoist_buffer *buffer, const hoist_tensor_info *tensor, int fd)
 {

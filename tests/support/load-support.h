@@ -71,6 +71,9 @@ void support_load_and_compare(const char *path, const hoist_load_options *o,
 /* Every selected tensor of an ended load, against pread. */
 void support_compare(hoist_checkpoint *checkpoint, hoist_load *load);
 
+/* Loads the checkpoint @name, and keeps the digests of its tensors beside its files. */
+void support_keep_digests(const char *name);
+
 /* Sets HOIST_EMULATE; skips the test (exit 77) where there are no stand-in drivers. */
 void support_emulate(const char *devices);
 

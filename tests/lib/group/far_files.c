@@ -20,20 +20,6 @@ static const size_t sizes[N_TENSORS] = {3000001, 70, 21000000};
 
 static const char *paths[2];
 
-/* Keeps the tensors' digests beside the file. */
-static void keep(const char *name)
-{
-	hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_DIGEST};
-	unsigned char digests[N_TENSORS][16];
-	hoist_load *load = support_load(name, &o);
-	hoist_checkpoint *checkpoint = support_open(name);
-	for (size_t t = 0; t < N_TENSORS; t++)
-		OK(hoist_load_digest(load, t, digests[t]));
-	OK(hoist_checkpoint_keep_digests(checkpoint, N_TENSORS, digests));
-	hoist_checkpoint_close(checkpoint);
-	hoist_load_destroy(load);
-}
-
 static void identify(const char *name, uint64_t ret[HOIST__CHECKPOINT_IDENTITY])
 {
 	hoist_checkpoint *checkpoint = support_open(name);
@@ -58,9 +44,9 @@ static void make_files(void)
 		byte ^= 1;
 		CHECK(pwrite(fd, &byte, 1, 20000001) == 1 && close(fd) == 0);
 	}
-	keep("model.safetensors");
-	keep("other.safetensors");
-	keep("copy.safetensors");
+	support_keep_digests("model.safetensors");
+	support_keep_digests("other.safetensors");
+	support_keep_digests("copy.safetensors");
 	identify("model.safetensors", model);
 	identify("other.safetensors", other);
 	CHECK(model[0] == other[0] && model[1] == other[1]);

@@ -91,19 +91,11 @@ WRAP(void, hoist__far_borrow,
 static void make_file(void)
 {
 	size_t sizes[N_TENSORS];
-	hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_DIGEST};
-	unsigned char digests[N_TENSORS][16];
 	for (size_t t = 0; t < N_TENSORS; t++)
 		sizes[t] = HOIST__CELL_BYTES / 4;
 	support_write(path, 0, N_TENSORS, sizes, 0);
 	self = MOST_RANKS;
-	hoist_load *load = support_load(path, &o);
-	hoist_checkpoint *checkpoint = support_open(path);
-	for (size_t t = 0; t < N_TENSORS; t++)
-		OK(hoist_load_digest(load, t, digests[t]));
-	OK(hoist_checkpoint_keep_digests(checkpoint, N_TENSORS, digests));
-	hoist_checkpoint_close(checkpoint);
-	hoist_load_destroy(load);
+	support_keep_digests(path);
 }
 
 static bool verifies(unsigned rank)
