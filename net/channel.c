@@ -196,12 +196,22 @@ static int take_greeting(struct hoist__channel *c)
 	return c->connector ? queue_proof(c) : 0;
 }
 
+/* Without memory for the refusal, the connector merely sees the connection end. */
+static void refuse(struct hoist__channel *c)
+{
+	static const unsigned char refusal[HOIST__SECRET_BYTES] = {0};
+	if (hoist__channel_queue(c, refusal, sizeof(refusal)) == 0)
+		hoist__channel_flush(c);
+}
+
 static int take_proof(struct hoist__channel *c)
 {
 	unsigned char expected[HOIST__SECRET_BYTES];
 	sign(c, c->connector ? "A" : "C", expected);
 	bool same = hoist__secret_same(c->proof, expected, sizeof(expected));
 	explicit_bzero(expected, sizeof(expected));
+	if (!same && !c->connector)
+		refuse(c);
 	if (!same)
 		return hoist__fail(-EACCES,
 				   "%s does not know this group's secret; give all members the "
@@ -256,12 +266,6 @@ static int move_early(struct hoist__channel *c)
 static int check_end(struct hoist__channel *c)
 {
 	bool proved = c->state == HOIST__CHANNEL_PROVED;
-	if (c->broken < 0 && c->connector && c->state == HOIST__CHANNEL_PROVING)
-		return hoist__fail(-EACCES,
-				   "%s closed the connection when it had this process's proof: its "
-				   "secret is another one, or the process ended; give all members "
-				   "the same secret (HOIST_GROUP_SECRET_FILE)",
-				   c->peer.text);
 	if (c->broken < 0 && c->in.begin == c->in.good)
 		return hoist__channel_fail_broken(c);
 	if (!proved && hoist__now_ns() - c->began_ns >= HOIST__CHANNEL_GREET_NS)

@@ -5,7 +5,7 @@
  *       --- GREETING magic, version, nonce ------------>
  *       <-- GREETING magic, version, nonce -------------
  *       --- PROOF HMAC(secret, "C", both greetings) --->     the connector proves first
- *       <-- PROOF HMAC(secret, "A", both greetings) ----
+ *       <-- PROOF HMAC(secret, "A", both greetings) ----     or 32 zero bytes: refused
  *       <== frames, in both directions ================>
  *
  *     greeting [ "hoistnet" ][ u32 version ][ 32 random bytes ]
@@ -19,11 +19,12 @@
  * HMAC is HMAC-SHA-256 (RFC 2104).  Numbers are little-endian.  Payloads are not encrypted.
  *
  * Until the other side has proved that it knows the secret, the channel tells it nothing but the
- * greeting, and takes at most a greeting and a proof from it: no memory of its choosing is
- * allocated, and nothing of the group is learned.  A byte that is changed, dropped,
- * repeated or added afterwards makes the next tag wrong: the channel fails with -EBADMSG, and gives
- * no frame any more.
- * Frames that came before the other side closed are given; the channel fails after the last.
+ * greeting and the refusal, and takes at most a greeting and a proof from it: no memory of its
+ * choosing is allocated, and nothing of the group is learned.  An acceptor that ends closes without
+ * a refusal, so a connector can tell a wrong secret from a member that has ended.  A byte that is
+ * changed, dropped, repeated or added afterwards makes the next tag wrong: the channel fails with
+ * -EBADMSG, and gives no frame any more.  Frames that came before the other side closed are given;
+ * the channel fails after the last.
  *
  * A channel is not blocking: the caller waits for its descriptor (poll, epoll), then calls
  * hoist__channel_work().  A greeting and a proof that have not come after HOIST__CHANNEL_GREET_NS
@@ -81,11 +82,10 @@ bool hoist__channel_proved(const struct hoist__channel *channel);
 /* Reads and writes all that can be without waiting, and moves the greeting along.  To be called
  * when the descriptor is ready, and at least every 100 ms until the channel is proved.
  * Returns: 0; -ECONNREFUSED, -EHOSTUNREACH and the like from connecting; -ECONNRESET (the other
- * side has closed, and all its frames were given); -EACCES (the other side does not know the
- * secret, or closed when it had this side's proof, which is how a refusal looks); -EPROTO (no
- * hoist, or another version); -EBADMSG (a frame of more than HOIST__CHANNEL_MOST_BYTES, or a wrong
- * tag); -ETIMEDOUT (the greeting takes too long); -ENOMEM.  A channel that failed gives the same
- * error again, and no frame. */
+ * side has closed, and all its frames were given); -EACCES (the other side has
+ * another secret); -EPROTO (no hoist, or another version); -EBADMSG (a frame of more than
+ * HOIST__CHANNEL_MOST_BYTES, or a wrong tag); -ETIMEDOUT (the greeting takes too long); -ENOMEM.  A
+ * channel that failed gives the same error again, and no frame. */
 int hoist__channel_work(struct hoist__channel *channel);
 
 /* Gives the next frame that hoist__channel_work() has read whole.  False: there is none.  The

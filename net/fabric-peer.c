@@ -92,9 +92,11 @@ static void on_broken(void *arg, hoist__ucp_ep ep, hoist__ucs_status status)
 {
 	struct hoist__fabric_peer *peer = arg;
 	(void)ep;
-	if (peer->broken || peer->left)
+	if (peer->broken)
 		return;
 	peer->broken = true;
+	if (peer->left)
+		return;
 	const struct hoist__fabric_options *options = &peer->fabric->options;
 	options->handlers.broken(options->context, peer->owner, hoist__ucx_error(status));
 }
@@ -148,7 +150,7 @@ static void on_closed(void *request, hoist__ucs_status status, void *user_data)
 	leave(user_data);
 }
 
-void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
+static void close_endpoint(struct hoist__fabric_peer *peer)
 {
 	const hoist__ucp_request_param param = {
 		.op_attr_mask =
@@ -157,8 +159,6 @@ void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
 		.cb.send = on_closed,
 		.user_data = peer,
 	};
-	peer->left = true;
-	peer->fabric->n_leaving++;
 	hoist__list_remove(&peer->link);
 	hoist__ucs_status_ptr answer = hoist__ucx.ucp_ep_close_nbx(peer->ep, &param);
 	if (answer == NULL)
@@ -167,6 +167,37 @@ void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
 	if (hoist__ucx_is_error(answer)) {
 		peer->fabric->n_leaving--;
 		hoist__list_push_back(&peer->fabric->stuck, &peer->link);
+	}
+}
+
+/* UCX before 1.16 cannot close an endpoint that has bytes to write: its tcp goes on writing them,
+ * and if the peer says in this moment that it closes, too, UCX frees the endpoint, and then reads
+ * it (tcp_iface.c, uct_tcp_iface_handle_events()).  So transfers end first.  Those with a peer that
+ * hangs do not end, nor does this peer say anything. */
+void hoist__fabric_let_go(struct hoist__fabric *fabric)
+{
+	struct hoist__list *next;
+	for (struct hoist__list *link = fabric->leaving.next; link != &fabric->leaving;
+	     link = next) {
+		struct hoist__fabric_peer *peer =
+			HOIST__CONTAINER_OF(link, struct hoist__fabric_peer, link);
+		next = link->next;
+		if (peer->broken || fabric->n_transfers == 0 ||
+		    hoist__now_ns() - peer->left_at > HOIST__FABRIC_LEAVE_NS)
+			close_endpoint(peer);
+	}
+}
+
+void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
+{
+	peer->left = true;
+	peer->left_at = hoist__now_ns();
+	peer->fabric->n_leaving++;
+	if (hoist__ucx_before_1_16()) {
+		hoist__list_remove(&peer->link);
+		hoist__list_push_back(&peer->fabric->leaving, &peer->link);
+	} else {
+		close_endpoint(peer);
 	}
 }
 

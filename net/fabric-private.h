@@ -37,6 +37,8 @@
 #define HOIST__FABRIC_YOUNG_NS (UINT64_C(1) * 1000000000)
 #define HOIST__FABRIC_QUIET_NS (UINT64_C(100) * 1000000)
 #define HOIST__FABRIC_CLOSE_NS (UINT64_C(10) * 1000000000)
+/* UCX before 1.16: how long a peer that was disconnected waits for transfers. */
+#define HOIST__FABRIC_LEAVE_NS (UINT64_C(1) * 1000000000)
 
 struct hoist__fabric_header {
 	uint32_t magic;
@@ -57,10 +59,11 @@ struct hoist__fabric {
 	unsigned n_idle;	      /* progresses in a row that found nothing */
 	bool closing;		      /* nothing is placed any more */
 	struct hoist__list peers;     /* that the caller has */
+	struct hoist__list leaving;   /* peers whose endpoints are still to be closed */
 	struct hoist__list stuck;     /* peers whose endpoints UCX would not close */
 	struct hoist__list transfers; /* that UCX has */
 	unsigned n_transfers;
-	unsigned n_leaving; /* peers whose endpoints are being closed */
+	unsigned n_leaving; /* peers whose endpoints are not closed yet, without the stuck ones */
 };
 
 /* A send or a place that UCX works on. */
@@ -80,7 +83,8 @@ struct hoist__fabric_peer {
 	hoist__ucp_ep ep;
 	void *owner;
 	bool broken;
-	bool left; /* the caller has disconnected */
+	bool left; /* the caller has disconnected, */
+	uint64_t left_at;
 };
 
 /* Makes a transfer that counts as in flight.  Returns: NULL if there is no memory. */
@@ -94,6 +98,9 @@ void hoist__transfer_end(struct hoist__transfer *transfer, int err);
 
 /* The parameters of both kinds of transfers. */
 hoist__ucp_request_param hoist__transfer_param(struct hoist__transfer *transfer);
+
+/* Closes the endpoints of `leaving` that need not wait any more. */
+void hoist__fabric_let_go(struct hoist__fabric *fabric);
 
 /* Makes the address that members exchange, from the worker's.  Returns: 0; -ENOMEM. */
 int hoist__fabric_pack(struct hoist__fabric *fabric, const void *address, size_t bytes);

@@ -234,6 +234,7 @@ int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist
 	fabric->fd = fabric->edges = -1;
 	fabric->met_at = hoist__now_ns();
 	hoist__list_init(&fabric->peers);
+	hoist__list_init(&fabric->leaving);
 	hoist__list_init(&fabric->stuck);
 	hoist__list_init(&fabric->transfers);
 	hoist__ucp_context context = NULL;
@@ -274,12 +275,10 @@ static void settle(struct hoist__fabric *fabric, uint64_t ns)
  * has just connected ("got REP message", ucp_request.c; seen in 1.13): lets it answer. */
 static void answer_young(struct hoist__fabric *fabric)
 {
-	unsigned major, minor, patch;
 	uint64_t deadline = hoist__now_ns() + HOIST__FABRIC_QUIET_NS;
 	bool quiet =
 		fabric->worker == NULL || hoist__now_ns() - fabric->met_at > HOIST__FABRIC_YOUNG_NS;
-	hoist__ucx.ucp_get_version(&major, &minor, &patch);
-	while (major == 1 && minor < 16 && !quiet && hoist__now_ns() < deadline) {
+	while (!quiet && hoist__ucx_before_1_16() && hoist__now_ns() < deadline) {
 		struct pollfd entry = {.fd = hoist__fabric_fd(fabric), .events = POLLIN};
 		quiet = hoist__fabric_arm(fabric) && poll(&entry, 1, 10) == 0;
 		hoist__fabric_progress(fabric);
@@ -326,6 +325,7 @@ void hoist__fabric_progress(struct hoist__fabric *fabric)
 	bool changed = epoll_wait(fabric->edges, &event, 1, 0) > 0;
 	while (n < MOST_ROUNDS && hoist__ucx.ucp_worker_progress(fabric->worker) > 0)
 		n++;
+	hoist__fabric_let_go(fabric);
 	if (changed || n > 0)
 		fabric->n_idle = 0;
 	else if (fabric->n_idle < MOST_IDLE)

@@ -59,11 +59,12 @@
  *
  * UCX's own heartbeats between endpoints are off (KEEPALIVE_INTERVAL): they crash while an endpoint
  * is being closed (seen in UCX 1.13 and 1.22).  UCX before 1.16 also crashes, or aborts the process
- * of either side, after hoist__fabric_disconnect() of a peer that lives and has transfers in
- * flight.  With a peer that is dead, hangs, or is idle, 1.13 is well, too.  So
- * hoist__fabric_close() first lets transfers come to their end, for 2 s, and, before 1.16, lets UCX
- * answer peers that have connected within the last second, for 0.1 s at most.  UCX 1.22 crashes in the
- * same way with UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
+ * of either side, if an endpoint is closed whose peer lives and has transfers in flight.  With a
+ * peer that is dead, hangs, or is idle, 1.13 is well, too.  So, before 1.16,
+ * hoist__fabric_disconnect() lets transfers come to their end, for 1 s, before the endpoint is
+ * closed.  hoist__fabric_close() does so for 2 s, and, before 1.16, lets UCX answer peers that have
+ * connected within the last second, for 0.1 s at most.  UCX 1.22 crashes in the same way with
+ * UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
  *
  * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side
  * connects then (tcp_ep.c, uct_tcp_ep_connect()).  The caller looks whether the peer lives, at once
@@ -150,8 +151,9 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 int hoist__fabric_send(struct hoist__fabric_peer *peer, uint64_t ticket, uint32_t offset,
 		       const void *bytes, size_t n_bytes, void *owner);
 
-/* Breaks the connection at once: transfers with this peer end with an error, from within this or a
- * later hoist__fabric_progress().  `peer` is invalid afterwards. */
+/* Ends the connection.  Transfers with this peer end, most with an error, from within this or a
+ * later hoist__fabric_progress(): at once, but before UCX 1.16 within a second.  `peer` is invalid
+ * afterwards. */
 void hoist__fabric_disconnect(struct hoist__fabric_peer *peer);
 
 /* Sends and places that have not ended, of all peers, also of those that are disconnected. */

@@ -153,6 +153,18 @@ int hoist__ucx_open(const char **ret_path)
 	return err;
 }
 
+static unsigned version(void)
+{
+	unsigned major, minor, patch;
+	hoist__ucx.ucp_get_version(&major, &minor, &patch);
+	return major * 1000 + minor;
+}
+
+bool hoist__ucx_before_1_16(void)
+{
+	return version() < 1016;
+}
+
 /* Changes a setting of UCX's tcp.  UCX 1.17 and newer take the whole name, older ones that behind
  * "TCP_"; UCX before 1.22 says nothing about names that it does not know. */
 static hoist__ucs_status change_tcp(hoist__ucp_config *config, bool whole_name, const char *name,
@@ -170,12 +182,10 @@ static hoist__ucs_status change_tcp(hoist__ucp_config *config, bool whole_name, 
  * TX_MAX_BUFS, 0 then, and UCX cannot make a worker: TX_MAX_BUFS is set again.  -1 is UCX's own. */
 static hoist__ucs_status limit_connecting(hoist__ucp_config *config)
 {
-	unsigned major, minor, patch;
 	const char *buffers = secure_getenv("UCX_TCP_TX_MAX_BUFS");
 	hoist__ucs_status status = HOIST__UCS_OK;
-	hoist__ucx.ucp_get_version(&major, &minor, &patch);
-	bool whole = major > 1 || minor >= 17;
-	bool waits = major == 1 && minor < 16;
+	bool whole = version() >= 1017;
+	bool waits = hoist__ucx_before_1_16();
 	const char *theirs =
 		waits ? secure_getenv("UCX_TCP_SYN_CNT") : secure_getenv("UCX_TCP_CONN_NB");
 	if (theirs != NULL)

@@ -28,6 +28,10 @@ extern struct hoist__ucx_table hoist__ucx;
  * which, and the package). */
 int hoist__ucx_open(const char **ret_path);
 
+/* These versions end the process, or crash, at places that net/fabric.h names.  Pre: UCX is open.
+ */
+bool hoist__ucx_before_1_16(void);
+
 /* Opens the libraries and makes a context of UCX.  @transports: UCX_TLS; NULL: as the environment
  * has it.  Signal handlers that UCX installs are put back.
  * Returns: 0; as hoist__ucx_open(); -ENODEV (no transport, or none of @transports); as

@@ -484,11 +484,7 @@ void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, 
 		if (err == 0)
 			err = hear(far, peer, &message, now);
 	}
-	/* A member that ends, or runs out of memory, while it greets looks like one that refuses
-	 * the secret.  Each may do so once. */
-	unsigned n_others = (far->folder_fd < 0 ? far->n_doors : 0) + far->n_known;
-	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING &&
-	    ++far->n_denied > n_others)
+	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING)
 		hoist__far_fail(far, err);
 	if (err < 0)
 		hoist__far_peer_drop(far, peer, hoist_error(), now);

@@ -61,9 +61,10 @@ void hoist__far_lose(struct hoist__far *far, size_t cell)
 	else
 		err = hoist__fail(far->refusal.text[0] != '\0' ? -EIO : -ECONNRESET,
 				  "no member of the group \"%s\" that is left has %s, which is "
-				  "needed from byte %llu on%s%s",
+				  "needed from byte %llu on%s%s%s%.400s",
 				  far->name, path, (unsigned long long)at,
-				  far->refusal.text[0] != '\0' ? "; " : "", far->refusal.text);
+				  far->refusal.text[0] != '\0' ? "; " : "", far->refusal.text,
+				  far->note[0] != '\0' ? "; " : "", far->note);
 	hoist__far_fail(far, err);
 }
 

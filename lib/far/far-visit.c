@@ -31,7 +31,6 @@ struct visit {
 	struct hoist__far_message end;		 /* TOUR_END, once it has come */
 	struct hoist__address hosts[MOST_HOSTS]; /* members that have all files */
 	unsigned n_hosts;
-	unsigned n_denied; /* times that a member seemed to refuse the secret */
 };
 
 /* --- the folder --- */
@@ -174,7 +173,7 @@ static int take(void *context, const struct hoist__far_message *m)
 	}
 }
 
-/* Visits one member.  Returns: as take(); 0 is not returned. */
+/* Visits one member.  Returns: 1, all was shown; -ENODATA and the like; the visit's failure. */
 static int visit_one(struct visit *visit, const struct hoist__address *at, uint64_t end)
 {
 	int err = make_folder(visit);
@@ -196,18 +195,6 @@ static bool may_pass(const struct visit *visit, int err)
 	       err == -ETIMEDOUT || err == -EAGAIN;
 }
 
-/* Visits a member, and lets another one be tried.  Returns: 1, all was shown; -ENODATA and the
- * like; the last failure. */
-static int try_one(struct visit *visit, const struct hoist__address *at, uint64_t end)
-{
-	int err = visit_one(visit, at, end);
-	/* A member that ends while it greets looks like one that refuses the secret.  Each may do
-	 * so once. */
-	if (err == -EACCES && ++visit->n_denied <= visit->far->n_doors + visit->n_hosts)
-		return -EAGAIN;
-	return err;
-}
-
 /* Visits members until one has shown all.  Returns: 0; the last failure. */
 static int visit_all(struct visit *visit)
 {
@@ -217,9 +204,9 @@ static int visit_all(struct visit *visit)
 		int err = hoist__fail(-ENODATA, "no member is there");
 		hoist__far_find_doors(far);
 		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(visit, err); i++)
-			err = try_one(visit, &far->door[i], end);
+			err = visit_one(visit, &far->door[i], end);
 		while (visit->n_hosts > 0 && err != 1 && may_pass(visit, err))
-			err = try_one(visit, &visit->hosts[--visit->n_hosts], end);
+			err = visit_one(visit, &visit->hosts[--visit->n_hosts], end);
 		if (err == 1)
 			return 0;
 		if (!may_pass(visit, err))

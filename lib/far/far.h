@@ -257,7 +257,6 @@ struct hoist__far {
 	bool met_door; /* this member is the door, or has the roster of one that was there */
 	uint64_t crowded_until;
 	char crowded[HOIST__FAR_TEXT]; /* why; "" */
-	unsigned n_denied;	       /* times that another member seemed to refuse the secret */
 	bool ready;
 	size_t first_cell;
 	uint64_t met_at; /* a member has come or gone last */

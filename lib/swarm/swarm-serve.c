@@ -105,7 +105,24 @@ static bool is_unreadable(const struct hoist__swarm *s, size_t cell)
 	return (s->marks[cell] & HOIST__CELL_UNREADABLE) != 0;
 }
 
-static enum fate fate_of(struct hoist__swarm *s, const struct hoist__swarm_ask *ask, uint64_t now)
+/* Does this member wait for the slot's cell, at last for @member, and has nobody that is left the
+ * cell's file?  Then each would wait for the other: when the last reader leaves, members still ask
+ * in the order of before. */
+static bool waits_for(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
+		      unsigned member, uint64_t now)
+{
+	struct hoist__swarm_way way;
+	if (slot->state != HOIST__SLOT_ASKED || hoist__swarm_has(s, 0, slot->cell))
+		return false;
+	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+		if (s->members[m].here && hoist__swarm_has(s, m, slot->cell))
+			return false;
+	hoist__swarm_way_of(s, slot->cell, now, &way);
+	return gets_from(&way, place_of(&way, 0), place_of(&way, member));
+}
+
+static enum fate fate_of(struct hoist__swarm *s, unsigned member,
+			 const struct hoist__swarm_ask *ask, uint64_t now)
 {
 	const struct hoist__swarm_slot *slot = hoist__swarm_slot_at(s, ask->cell);
 	bool resort = ask->last_resort && hoist__swarm_can_read(s, ask->cell);
@@ -117,7 +134,9 @@ static enum fate fate_of(struct hoist__swarm *s, const struct hoist__swarm_ask *
 		return WAITS;
 	if (!hoist__blocks_within(ask->blocks, slot->blocks))
 		return resort ? WAITS : REFUSED;
-	return slot->state == HOIST__SLOT_HERE ? SENDABLE : WAITS;
+	if (slot->state == HOIST__SLOT_HERE)
+		return SENDABLE;
+	return waits_for(s, slot, member, now) ? REFUSED : WAITS;
 }
 
 static void give_send(struct hoist__swarm *s, unsigned member, unsigned i,
@@ -148,7 +167,7 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 		struct hoist__swarm_member *member = &s->members[m];
 		for (unsigned i = 0; i < member->n_asks; i++) {
 			const struct hoist__swarm_ask *ask = &member->asks[i];
-			enum fate fate = fate_of(s, ask, now);
+			enum fate fate = fate_of(s, m, ask, now);
 			if (fate == REFUSED) {
 				*ret = (struct hoist__swarm_act){
 					.deed = HOIST__SWARM_REFUSE,

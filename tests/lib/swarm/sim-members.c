@@ -219,6 +219,7 @@ static void do_act(unsigned m, const struct hoist__swarm_act *act)
 		break;
 	case HOIST__SWARM_LOST:
 		node->lost = node->ended = true;
+		sim_result_so_far.lost_ns = sim_now;
 		break;
 	default:
 		break;

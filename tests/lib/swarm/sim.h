@@ -66,6 +66,7 @@ struct sim_result {
 	uint64_t most_up;   /* bytes that one machine sent, */
 	uint64_t most_down; /* and received, at most */
 	unsigned n_lost;    /* members that ended with HOIST__SWARM_LOST */
+	uint64_t lost_ns;   /* when the last of them did */
 	uint64_t n_events;
 };
 

@@ -87,9 +87,32 @@ static void a_part_that_died_is_lost(void)
 	CHECK(r.n_lost == 3);
 }
 
+/* Members wait for each other, in the order of before the death, or of after it. */
+static void all_files_died_with_one(void)
+{
+	static const unsigned sizes[] = {2, 3, 4, 8, 16};
+	for (unsigned i = 0; i < 5 * 10; i++) {
+		const struct row row = {"", sizes[i % 5], 1, 1, SIM_ALL, SIM_LIVES, 0, 0};
+		struct sim sim = sim_of(&row, i);
+		for (unsigned m = 1; m < sim.n; m++)
+			sim.members[m].reads = false;
+		sim.n_slots = i % 2 == 0 ? 8 : 32;
+		sim.members[0].fate = SIM_DIES;
+		sim.members[0].fate_ns = SIM_SECOND + i * (SIM_SECOND / 10);
+		const struct sim_result r = sim_run(&sim);
+		double after = ((double)r.lost_ns - (double)sim.members[0].fate_ns) / 1e9;
+		printf("the only one of %2u that has files died: %.2f s later %u had failed\n",
+		       sim.n, after, r.n_lost);
+		check_at("%u members, seed %u", sim.n, i);
+		CHECK(r.n_lost == sim.n - 1);
+		CHECK(after <= 1);
+	}
+}
+
 int main(void)
 {
 	CASE(each_file_is_read_where_it_is);
 	CASE(a_part_that_died_is_lost);
+	CASE(all_files_died_with_one);
 	return 0;
 }
