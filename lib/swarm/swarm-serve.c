@@ -114,7 +114,7 @@ static bool waits_for(const struct hoist__swarm *s, const struct hoist__swarm_sl
 	struct hoist__swarm_way way;
 	if (slot->state != HOIST__SLOT_ASKED || hoist__swarm_has(s, 0, slot->cell))
 		return false;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < s->n_members; m++)
 		if (s->members[m].here && hoist__swarm_has(s, m, slot->cell))
 			return false;
 	hoist__swarm_way_of(s, slot->cell, now, &way);
@@ -163,7 +163,7 @@ bool hoist__swarm_answer(struct hoist__swarm *s, uint64_t now, struct hoist__swa
 {
 	unsigned best = HOIST__SWARM_NOBODY;
 	unsigned best_ask = 0;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 1; m < s->n_members; m++) {
 		struct hoist__swarm_member *member = &s->members[m];
 		for (unsigned i = 0; i < member->n_asks; i++) {
 			const struct hoist__swarm_ask *ask = &member->asks[i];
@@ -218,14 +218,14 @@ static bool is_coming(struct hoist__swarm_member *member, uint64_t now)
  * begins when the last of those that are coming is near the cell. */
 static void lose_patience(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now)
 {
-	for (unsigned m = 1; s->has_neighbours && m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; s->has_neighbours && m < s->n_members; m++)
 		if (is_expected(s, slot, m, now) && is_far_behind(s, m, slot->cell) &&
 		    is_coming(&s->members[m], now))
 			slot->since = now;
 	if (now <= slot->since + HOIST__SWARM_PATIENCE_NS ||
 	    (s->n_free > hoist__swarm_left_free(s) && s->next < s->options.n_cells))
 		return;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < s->n_members; m++)
 		if (is_expected(s, slot, m, now) &&
 		    now > slot->since + hoist__swarm_patience(s, m) + slot->n_behind * BEHIND_NS)
 			s->members[m].warn_slow = true;
@@ -237,12 +237,12 @@ void hoist__swarm_release(struct hoist__swarm *s, struct hoist__swarm_slot *slot
 		return;
 	hoist__swarm_look_at_view(s, slot, now);
 	lose_patience(s, slot, now);
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < s->n_members; m++)
 		if (is_expected(s, slot, m, now))
 			return;
 	/* Asks that the slot cannot serve wait until the cell is read once more. */
 	bool asked = false;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !asked; m++)
+	for (unsigned m = 1; m < s->n_members && !asked; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks && !asked; i++)
 			asked = s->members[m].asks[i].cell == slot->cell &&
 				hoist__blocks_within(s->members[m].asks[i].blocks, slot->blocks);

@@ -42,7 +42,7 @@ static unsigned turn_of(const struct hoist__swarm *swarm, size_t cell)
 	unsigned n = 0;
 	unsigned n_places = 0;
 	unsigned divisor = 0;
-	for (unsigned i = 0; i < swarm->n_ring; i++) {
+	for (unsigned i = 0; i < swarm->n_members; i++) {
 		if (swarm->members[swarm->ring[i]].first_cell > cell)
 			continue;
 		seats[n] = swarm->ring[i];
@@ -171,7 +171,7 @@ struct hoist__swarm_share hoist__swarm_update_share(struct hoist__swarm *swarm)
 	size_t at = swarm->options.first_cell + hoist__swarm_done(swarm);
 	size_t most = at;
 	uint64_t best = share.rate = rate_of(swarm);
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 1; m < swarm->n_members; m++) {
 		const struct hoist__swarm_member *member = &swarm->members[m];
 		size_t its = member->first_cell + member->done;
 		if (!member->here)

@@ -134,7 +134,7 @@ static unsigned count_runs(const uint64_t *blocks)
 static void find_members(const struct hoist__swarm *swarm, size_t cell,
 			 struct hoist__swarm_way *way, struct sum *sum)
 {
-	for (unsigned i = 0; i < swarm->n_ring; i++) {
+	for (unsigned i = 0; i < swarm->n_members; i++) {
 		uint64_t blocks[HOIST__CELL_WORDS];
 		unsigned m = swarm->street[i];
 		const struct hoist__swarm_member *member = &swarm->members[m];
@@ -212,7 +212,7 @@ void hoist__swarm_blocks_at(const struct hoist__swarm *swarm, const struct hoist
 
 unsigned hoist__swarm_left_free(const struct hoist__swarm *swarm)
 {
-	for (unsigned m = 1; swarm->options.reads && m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; swarm->options.reads && m < swarm->n_members; m++)
 		if (swarm->members[m].here && !swarm->members[m].reads_all)
 			return swarm->options.n_slots / HOIST__SWARM_GUESTS;
 	return 0;
@@ -228,7 +228,7 @@ static uint64_t reading_ns(const struct hoist__swarm *swarm)
 {
 	uint64_t slowest = UINT64_MAX;
 	unsigned n = 0;
-	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 0; m < swarm->n_members; m++) {
 		const struct hoist__swarm_member *member = &swarm->members[m];
 		if (!member->here || !member->reads)
 			continue;
@@ -247,7 +247,7 @@ uint64_t hoist__swarm_patience(const struct hoist__swarm *swarm, unsigned member
 {
 	const struct hoist__swarm_member *judged = &swarm->members[member];
 	uint64_t quickest = 0;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < swarm->n_members; m++)
 		if (swarm->members[m].here && m != member)
 			quickest = quicker(quickest, quicker(swarm->members[m].send_ns,
 							     swarm->members[m].take_ns));
@@ -268,7 +268,7 @@ void hoist__swarm_wait_anew(struct hoist__swarm *swarm, uint64_t now)
 static void find_machines(struct hoist__swarm *swarm)
 {
 	swarm->has_neighbours = false;
-	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 0; m < swarm->n_members; m++) {
 		struct hoist__swarm_member *member = &swarm->members[m];
 		member->first_of_machine = m;
 		for (unsigned o = 0; o < m && member->machine != 0 && member->first_of_machine == m;
@@ -288,25 +288,22 @@ static bool is_before(const struct hoist__swarm_member *a, const struct hoist__s
 	return street && x != y ? x < y : hoist__swarm_mix(a->id) < hoist__swarm_mix(b->id);
 }
 
+/* Puts member @m, the last, into a list of those before. */
 static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, unsigned *list)
 {
-	unsigned i = swarm->n_ring;
+	unsigned i = m;
 	for (; i > 0 && is_before(&swarm->members[m], &swarm->members[list[i - 1]], street); i--)
 		list[i] = list[i - 1];
 	list[i] = m;
 }
 
-static void make_ring(struct hoist__swarm *swarm)
+/* Member @m has come. */
+static void add_to_ring(struct hoist__swarm *swarm, unsigned m)
 {
-	swarm->n_ring = 0;
+	swarm->n_members = m + 1;
 	find_machines(swarm);
-	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
-		if (swarm->members[m].id == 0)
-			continue;
-		put_in(swarm, m, false, swarm->ring);
-		put_in(swarm, m, true, swarm->street);
-		swarm->n_ring++;
-	}
+	put_in(swarm, m, false, swarm->ring);
+	put_in(swarm, m, true, swarm->street);
 	swarm->view++;
 	swarm->changed = true;
 }
@@ -336,7 +333,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		.weight_before = HOIST__SWARM_FULL,
 		.wants = *options->wants,
 	};
-	make_ring(s);
+	add_to_ring(s, 0);
 	*ret = s;
 	return 0;
 }
@@ -345,7 +342,7 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 {
 	if (swarm == NULL)
 		return;
-	for (unsigned m = 1; swarm->members != NULL && m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; swarm->members != NULL && m < swarm->n_members; m++)
 		hoist__swarm_wants_fini(&swarm->members[m].wants);
 	free(swarm->members);
 	free(swarm->slot_of);
@@ -356,14 +353,11 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine, bool reads,
 		      size_t first_cell, struct hoist__swarm_wants *wants, uint64_t now)
 {
-	unsigned place = HOIST__SWARM_NOBODY;
-	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+	unsigned place = swarm->n_members;
+	for (unsigned m = 0; m < place; m++)
 		if (swarm->members[m].id == id)
 			return -EEXIST;
-		if (swarm->members[m].id == 0 && place == HOIST__SWARM_NOBODY)
-			place = m;
-	}
-	if (place == HOIST__SWARM_NOBODY)
+	if (place == HOIST__SWARM_MEMBERS)
 		return -ENOSPC;
 	swarm->members[place] = (struct hoist__swarm_member){
 		.here = true,
@@ -377,7 +371,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 		.moved_at = now,
 		.wants = *wants,
 	};
-	make_ring(swarm);
+	add_to_ring(swarm, place);
 	hoist__swarm_wait_anew(swarm, now);
 	return (int)place;
 }
@@ -464,5 +458,5 @@ void hoist__swarm_unasked(struct hoist__swarm *swarm, unsigned member, uint64_t 
 
 unsigned hoist__swarm_members(const struct hoist__swarm *swarm)
 {
-	return swarm->n_ring;
+	return swarm->n_members;
 }

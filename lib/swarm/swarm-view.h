@@ -109,7 +109,8 @@ enum hoist__cell_mark {
 struct hoist__swarm {
 	struct hoist__swarm_options options;
 	struct hoist__swarm_counts counts;
-	struct hoist__swarm_member *members; /* HOIST__SWARM_MEMBERS; 0: this one, without asks */
+	struct hoist__swarm_member *members; /* 0: this one, without asks */
+	unsigned n_members;		     /* that have ever been */
 	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
 	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
 	uint8_t *marks;	   /* of each cell: enum hoist__cell_mark */
@@ -123,8 +124,7 @@ struct hoist__swarm {
 	uint64_t burst_at;
 	unsigned ring[HOIST__SWARM_MEMBERS];
 	unsigned street[HOIST__SWARM_MEMBERS]; /* the same members, machine by machine */
-	unsigned n_ring;
-	bool has_neighbours; /* two members are of one machine */
+	bool has_neighbours;		       /* two members are of one machine */
 	uint64_t view;	     /* counts joins, leaves, and members that become slow */
 	uint64_t share_view; /* the view that the last share made */
 	bool changed;	     /* since there was NOTHING to do */

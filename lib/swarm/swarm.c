@@ -61,7 +61,7 @@ static void give_read(struct hoist__swarm *s, struct hoist__swarm_slot *slot, ui
 		      struct hoist__swarm_act *ret)
 {
 	/* Blocks that others already ask for are read, too. */
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !slot->alone; m++)
+	for (unsigned m = 1; m < s->n_members && !slot->alone; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks; i++)
 			for (unsigned w = 0;
 			     s->members[m].asks[i].cell == slot->cell && w < HOIST__CELL_WORDS; w++)
@@ -84,7 +84,7 @@ static bool ask_untried(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 			const struct hoist__swarm_way *way, uint64_t now,
 			struct hoist__swarm_act *ret)
 {
-	for (unsigned i = 0; i < way->n + HOIST__SWARM_MEMBERS; i++) {
+	for (unsigned i = 0; i < way->n + s->n_members; i++) {
 		unsigned m = i < way->n ? way->members[i] : i - way->n;
 		if (!may_resort(s, m, slot->cell) || hoist__member_set_has(&slot->tried, m))
 			continue;
@@ -128,7 +128,7 @@ static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, u
 static bool is_asked_for_others(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot)
 {
 	bool found = false;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS && !found; m++)
+	for (unsigned m = 1; m < s->n_members && !found; m++)
 		found = hoist__swarm_asks_for_others(&s->members[m], slot);
 	return found;
 }
@@ -183,7 +183,7 @@ static void give_up_resort(struct hoist__swarm *s, struct hoist__swarm_slot *slo
 {
 	if (now <= slot->since + (RESORT * hoist__swarm_patience(s, slot->from) << slot->n_rounds))
 		return;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < s->n_members; m++)
 		if (m != slot->from && may_resort(s, m, slot->cell)) {
 			s->counts.n_late++;
 			hoist__member_set_add(&slot->late, slot->from);
@@ -218,7 +218,7 @@ static void give_up(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint
 
 static bool warn(struct hoist__swarm *s, struct hoist__swarm_act *ret)
 {
-	for (unsigned m = 0; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 0; m < s->n_members; m++) {
 		struct hoist__swarm_member *member = &s->members[m];
 		if (!member->here || (!member->warn_slow && !member->warn_wrong))
 			continue;
@@ -265,7 +265,7 @@ static void choose_resorts(struct hoist__swarm *s, uint64_t now)
 	unsigned n = 0;
 	for (unsigned i = 0; i < s->options.n_slots; i++)
 		n += s->slots[i].guest && s->slots[i].state != HOIST__SLOT_FREE;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++)
+	for (unsigned m = 1; m < s->n_members; m++)
 		for (unsigned i = 0; i < s->members[m].n_asks && s->n_free > 0; i++) {
 			const struct hoist__swarm_ask *ask = &s->members[m].asks[i];
 			if (n == s->options.n_slots / HOIST__SWARM_GUESTS)
@@ -301,7 +301,7 @@ static bool is_early(const struct hoist__swarm *s, size_t cell, uint64_t now)
 	bool any = false;
 	if (s->options.first_cell == 0 || cell < s->options.first_cell || now > s->began + EARLY_NS)
 		return false;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 1; m < s->n_members; m++) {
 		const struct hoist__swarm_member *member = &s->members[m];
 		if (!member->here || member->first_cell > cell || hoist__swarm_is_slow(s, m, now))
 			continue;
@@ -470,7 +470,7 @@ bool hoist__swarm_may_end(const struct hoist__swarm *swarm)
 	if (swarm->next < swarm->options.n_cells || swarm->n_sending > 0 ||
 	    swarm->n_free < swarm->options.n_slots)
 		return false;
-	for (unsigned m = 1; m < HOIST__SWARM_MEMBERS; m++) {
+	for (unsigned m = 1; m < swarm->n_members; m++) {
 		const struct hoist__swarm_member *member = &swarm->members[m];
 		bool stays = member->here && member->done < swarm->options.n_cells;
 		needed = needed || member->n_asks > 0 || (stays && !member->reads_all);
