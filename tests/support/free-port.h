@@ -3,21 +3,34 @@
 #ifndef HOIST_TESTS_FREE_PORT_H
 #define HOIST_TESTS_FREE_PORT_H
 
+#include <errno.h>
 #include <netinet/in.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/check.h"
 
+/* None that the kernel gives to a connection, 32768 and more (ip_local_port_range): a test that
+ * runs beside this one would get it before this one listens. */
 static inline unsigned free_port(void)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t n = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
-	      getsockname(fd, (struct sockaddr *)&at, &n) == 0);
-	(void)close(fd);
-	return ntohs(at.sin_port);
+	unsigned port = 0;
+	while (port == 0) {
+		uint16_t number;
+		CHECK(getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number);
+		const struct sockaddr_in at = {.sin_family = AF_INET,
+					       .sin_port = htons(10000 + number % 20000),
+					       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		CHECK(fd >= 0);
+		if (bind(fd, (const struct sockaddr *)&at, sizeof at) == 0)
+			port = ntohs(at.sin_port);
+		else
+			CHECK(errno == EADDRINUSE);
+		(void)close(fd);
+	}
+	return port;
 }
 
 #endif

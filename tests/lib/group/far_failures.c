@@ -27,11 +27,11 @@
 #include <hoist/group.h>
 #include <hoist/hoist.h>
 
-#include "net/address.h"
 #include "net/neighbour.h"
 #include "tests/support/child.h"
 #include "tests/support/count.h"
 #include "tests/support/failing-ucx.h"
+#include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
 #include "tests/support/wrap.h"
@@ -224,17 +224,12 @@ static void serve(int orders, int answers)
 
 static void name_group(struct order *order)
 {
-	struct hoist__address at, any;
-	int fd;
-	if (failing == FILES) {
+	if (failing == FILES)
 		(void)snprintf(order->name, sizeof order->name, "dir:%s/failures-%lu",
 			       support_path("door"), fail_at);
-		return;
-	}
-	CHECK(hoist__address_find("127.0.0.1:0", true, &any, 1) == 1);
-	CHECK(hoist__address_listen(&any, &fd, &at) == 0);
-	(void)close(fd);
-	(void)snprintf(order->name, sizeof order->name, "tcp://%.40s/failures", at.text);
+	else
+		(void)snprintf(order->name, sizeof order->name, "tcp://127.0.0.1:%u/failures",
+			       free_port());
 }
 
 struct sums {
