@@ -173,7 +173,8 @@ static void close_endpoint(struct hoist__fabric_peer *peer)
 /* UCX before 1.16 cannot close an endpoint that has bytes to write: its tcp goes on writing them,
  * and if the peer says in this moment that it closes, too, UCX frees the endpoint, and then reads
  * it (tcp_iface.c, uct_tcp_iface_handle_events()).  So transfers end first.  Those with a peer that
- * hangs do not end, nor does this peer say anything. */
+ * hangs do not end, nor does this peer say anything.  With a peer that has ended, to go on would do
+ * harm: where a write fails, UCX completes it twice, and aborts (tcp_ep.c, uct_tcp_ep_sendv()). */
 void hoist__fabric_let_go(struct hoist__fabric *fabric)
 {
 	struct hoist__list *next;
@@ -188,12 +189,12 @@ void hoist__fabric_let_go(struct hoist__fabric *fabric)
 	}
 }
 
-void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
+void hoist__fabric_disconnect(struct hoist__fabric_peer *peer, bool ended)
 {
 	peer->left = true;
 	peer->left_at = hoist__now_ns();
 	peer->fabric->n_leaving++;
-	if (hoist__ucx_before_1_16()) {
+	if (!ended && hoist__ucx_before_1_16()) {
 		hoist__list_remove(&peer->link);
 		hoist__list_push_back(&peer->fabric->leaving, &peer->link);
 	} else {

@@ -294,7 +294,8 @@ bool hoist__fabric_close(struct hoist__fabric *fabric)
 	answer_young(fabric);
 	while (!hoist__list_empty(&fabric->peers))
 		hoist__fabric_disconnect(
-			HOIST__CONTAINER_OF(fabric->peers.next, struct hoist__fabric_peer, link));
+			HOIST__CONTAINER_OF(fabric->peers.next, struct hoist__fabric_peer, link),
+			false);
 	settle(fabric, HOIST__FABRIC_CLOSE_NS);
 	if (is_busy(fabric)) {
 		hoist__log(io, "UCX: %u transfers and %u connections did not end; abandoned",

@@ -152,9 +152,10 @@ int hoist__fabric_send(struct hoist__fabric_peer *peer, uint64_t ticket, uint32_
 		       const void *bytes, size_t n_bytes, void *owner);
 
 /* Ends the connection.  Transfers with this peer end, most with an error, from within this or a
- * later hoist__fabric_progress(): at once, but before UCX 1.16 within a second.  `peer` is invalid
- * afterwards. */
-void hoist__fabric_disconnect(struct hoist__fabric_peer *peer);
+ * later hoist__fabric_progress(): at once, but before UCX 1.16 within a second.  @ended: the caller
+ * has seen that the peer's process has ended, or has dropped this one: then at once.  `peer` is
+ * invalid afterwards. */
+void hoist__fabric_disconnect(struct hoist__fabric_peer *peer, bool ended);
 
 /* Sends and places that have not ended, of all peers, also of those that are disconnected. */
 unsigned hoist__fabric_in_flight(const struct hoist__fabric *fabric);

@@ -60,6 +60,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 			  uint64_t now)
 {
 	struct hoist__far_peer gone = *peer;
+	bool ended = !gone.farewell && hoist__channel_ended(gone.channel);
 	bool may_lend = (gone.joined || gone.farewell) && !atomic_load(&far->stopping);
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
@@ -75,7 +76,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	/* Transfers with the peer end here: their handlers find the entry free. */
 	*peer = (struct hoist__far_peer){.channel = NULL};
 	if (gone.bulk != NULL)
-		hoist__fabric_disconnect(gone.bulk);
+		hoist__fabric_disconnect(gone.bulk, ended);
 	hoist__channel_close(gone.channel);
 	hoist__swarm_wants_fini(&gone.wanting.wants);
 	hoist__far_tour_end(&gone.tour);
