@@ -66,6 +66,9 @@
  * connected within the last second, for 0.1 s at most.  UCX 1.22 crashes in the same way with
  * UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
  *
+ * UCX before 1.16 is told to copy what it sends (UCX_ZCOPY_THRESH=inf, if the program has not set
+ * it): else it may abort where a peer dies (net/ucx.c).
+ *
  * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side
  * connects then (tcp_ep.c, uct_tcp_ep_connect()).  The caller looks whether the peer lives, at once
  * before hoist__fabric_connect(): a death in the microseconds between is not covered.  An order of

@@ -199,6 +199,17 @@ static hoist__ucs_status limit_connecting(hoist__ucp_config *config)
 	return status;
 }
 
+/* Where a write of bytes that UCX has not copied fails, as a peer has died, UCX's tcp completes the
+ * send twice (tcp_ep.c, uct_tcp_ep_sendv()).  A build with assertions, as Debian's 1.13, aborts
+ * then. A rendezvous by RDMA copies nothing all the same. */
+static hoist__ucs_status copy_before_writes(hoist__ucp_config *config)
+{
+	if (!hoist__ucx_before_1_16() || secure_getenv("UCX_ZCOPY_THRESH") != NULL ||
+	    secure_getenv("HOIST_UCX_ZCOPY_THRESH") != NULL)
+		return HOIST__UCS_OK;
+	return hoist__ucx.ucp_config_modify(config, "ZCOPY_THRESH", "inf");
+}
+
 static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *transports)
 {
 	/* UCX's own heartbeats dereference a lane that is gone, in an endpoint that is being closed
@@ -207,6 +218,8 @@ static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *
 		hoist__ucx.ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
 	if (status == HOIST__UCS_OK)
 		status = limit_connecting(config);
+	if (status == HOIST__UCS_OK)
+		status = copy_before_writes(config);
 	if (status == HOIST__UCS_OK && transports != NULL)
 		status = hoist__ucx.ucp_config_modify(config, "TLS", transports);
 	return status;
