@@ -196,7 +196,8 @@ static int take_greeting(struct hoist__channel *c)
 	return c->connector ? queue_proof(c) : 0;
 }
 
-/* Without memory for the refusal, the connector merely sees the connection end. */
+/* Tells the connector that its proof is wrong.  If there is no memory for that, the connector only
+ * sees that the connection ends. */
 static void refuse(struct hoist__channel *c)
 {
 	static const unsigned char refusal[HOIST__SECRET_BYTES] = {0};
@@ -210,13 +211,14 @@ static int take_proof(struct hoist__channel *c)
 	sign(c, c->connector ? "A" : "C", expected);
 	bool same = hoist__secret_same(c->proof, expected, sizeof(expected));
 	explicit_bzero(expected, sizeof(expected));
-	if (!same && !c->connector)
-		refuse(c);
-	if (!same)
+	if (!same) {
+		if (!c->connector)
+			refuse(c);
 		return hoist__fail(-EACCES,
 				   "%s does not know this group's secret; give all members the "
 				   "same one (HOIST_GROUP_SECRET_FILE)",
 				   c->peer.text);
+	}
 	int err = c->connector ? 0 : queue_proof(c);
 	if (err < 0)
 		return err;

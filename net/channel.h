@@ -45,7 +45,7 @@
 #include "net/address.h"
 #include "net/secret.h"
 
-#define HOIST__CHANNEL_VERSION 1u
+#define HOIST__CHANNEL_VERSION 2u
 #define HOIST__CHANNEL_MOST_BYTES ((size_t)64 << 10) /* of a payload */
 #define HOIST__CHANNEL_QUEUE_BYTES ((size_t)4 << 20)
 #define HOIST__CHANNEL_GREET_NS (UINT64_C(2) * 1000000000)
@@ -82,10 +82,10 @@ bool hoist__channel_proved(const struct hoist__channel *channel);
 /* Reads and writes all that can be without waiting, and moves the greeting along.  To be called
  * when the descriptor is ready, and at least every 100 ms until the channel is proved.
  * Returns: 0; -ECONNREFUSED, -EHOSTUNREACH and the like from connecting; -ECONNRESET (the other
- * side has closed, and all its frames were given); -EACCES (the other side has
- * another secret); -EPROTO (no hoist, or another version); -EBADMSG (a frame of more than
- * HOIST__CHANNEL_MOST_BYTES, or a wrong tag); -ETIMEDOUT (the greeting takes too long); -ENOMEM.  A
- * channel that failed gives the same error again, and no frame. */
+ * side has closed, and all its frames were given); -EACCES (the other side does not know the
+ * secret, or says that this side does not); -EPROTO (no hoist, or another version); -EBADMSG (a
+ * frame of more than HOIST__CHANNEL_MOST_BYTES, or a wrong tag); -ETIMEDOUT (the greeting takes too
+ * long); -ENOMEM.  A channel that failed gives the same error again, and no frame. */
 int hoist__channel_work(struct hoist__channel *channel);
 
 /* Gives the next frame that hoist__channel_work() has read whole.  False: there is none.  The

@@ -87,15 +87,15 @@ static int check_address(const unsigned char *address, size_t bytes)
 
 /* --- endpoints --- */
 
-/* UCX calls this once, when the peer has failed; never after the endpoint is closed. */
+/* UCX calls this once, when the peer has failed; never after the endpoint is closed.  A caller that
+ * has disconnected is not told. */
 static void on_broken(void *arg, hoist__ucp_ep ep, hoist__ucs_status status)
 {
 	struct hoist__fabric_peer *peer = arg;
+	bool told = peer->broken || peer->left;
 	(void)ep;
-	if (peer->broken)
-		return;
 	peer->broken = true;
-	if (peer->left)
+	if (told)
 		return;
 	const struct hoist__fabric_options *options = &peer->fabric->options;
 	options->handlers.broken(options->context, peer->owner, hoist__ucx_error(status));
@@ -170,33 +170,35 @@ static void close_endpoint(struct hoist__fabric_peer *peer)
 	}
 }
 
-/* UCX before 1.16 cannot close an endpoint that has bytes to write: its tcp goes on writing them,
- * and if the peer says in this moment that it closes, too, UCX frees the endpoint, and then reads
- * it (tcp_iface.c, uct_tcp_iface_handle_events()).  So transfers end first.  Those with a peer that
- * hangs do not end, nor does this peer say anything.  With a peer that has ended, to go on would do
- * harm: where a write fails, UCX completes it twice, and aborts (tcp_ep.c, uct_tcp_ep_sendv()). */
-void hoist__fabric_let_go(struct hoist__fabric *fabric)
+/* UCX before 1.16 must not close an endpoint that has bytes to write.  Its tcp goes on writing
+ * these bytes.  If the peer closes its own endpoint meanwhile, UCX frees the endpoint, and then
+ * reads the freed memory (tcp_iface.c, uct_tcp_iface_handle_events()).  So transfers end first, and
+ * the last bytes, which UCX has copied, have some time to be written.  Transfers with a peer that
+ * hangs do not end, but such a peer does not close either. */
+void hoist__fabric_close_drained(struct hoist__fabric *fabric)
 {
 	struct hoist__list *next;
-	for (struct hoist__list *link = fabric->leaving.next; link != &fabric->leaving;
+	uint64_t now = hoist__list_empty(&fabric->draining) ? 0 : hoist__now_ns();
+	for (struct hoist__list *link = fabric->draining.next; link != &fabric->draining;
 	     link = next) {
 		struct hoist__fabric_peer *peer =
 			HOIST__CONTAINER_OF(link, struct hoist__fabric_peer, link);
 		next = link->next;
-		if (peer->broken || fabric->n_transfers == 0 ||
-		    hoist__now_ns() - peer->left_at > HOIST__FABRIC_LEAVE_NS)
+		bool written =
+			fabric->n_transfers == 0 && now - fabric->still_at > HOIST__FABRIC_WRITE_NS;
+		if (peer->broken || written || now - peer->left_at > HOIST__FABRIC_LEAVE_NS)
 			close_endpoint(peer);
 	}
 }
 
-void hoist__fabric_disconnect(struct hoist__fabric_peer *peer, bool ended)
+void hoist__fabric_disconnect(struct hoist__fabric_peer *peer)
 {
 	peer->left = true;
 	peer->left_at = hoist__now_ns();
 	peer->fabric->n_leaving++;
-	if (!ended && hoist__ucx_before_1_16()) {
+	if (hoist__ucx_before_1_16()) {
 		hoist__list_remove(&peer->link);
-		hoist__list_push_back(&peer->fabric->leaving, &peer->link);
+		hoist__list_push_back(&peer->fabric->draining, &peer->link);
 	} else {
 		close_endpoint(peer);
 	}

@@ -37,8 +37,13 @@
 #define HOIST__FABRIC_YOUNG_NS (UINT64_C(1) * 1000000000)
 #define HOIST__FABRIC_QUIET_NS (UINT64_C(100) * 1000000)
 #define HOIST__FABRIC_CLOSE_NS (UINT64_C(10) * 1000000000)
-/* UCX before 1.16: how long a peer that was disconnected waits for transfers. */
+/* UCX before 1.16: for how long, at most, the endpoint of a disconnected peer stays open for
+ * transfers. */
 #define HOIST__FABRIC_LEAVE_NS (UINT64_C(1) * 1000000000)
+/* And for how long after the last transfer, as UCX may still have to write bytes that it has
+ * copied.
+ */
+#define HOIST__FABRIC_WRITE_NS (UINT64_C(50) * 1000000)
 
 struct hoist__fabric_header {
 	uint32_t magic;
@@ -59,11 +64,12 @@ struct hoist__fabric {
 	unsigned n_idle;	      /* progresses in a row that found nothing */
 	bool closing;		      /* nothing is placed any more */
 	struct hoist__list peers;     /* that the caller has */
-	struct hoist__list leaving;   /* peers whose endpoints are still to be closed */
+	struct hoist__list draining;  /* disconnected; their endpoints wait for transfers */
 	struct hoist__list stuck;     /* peers whose endpoints UCX would not close */
 	struct hoist__list transfers; /* that UCX has */
 	unsigned n_transfers;
-	unsigned n_leaving; /* peers whose endpoints are not closed yet, without the stuck ones */
+	uint64_t still_at;  /* the last transfer ended */
+	unsigned n_leaving; /* endpoints that wait in `draining`, or that UCX is closing */
 };
 
 /* A send or a place that UCX works on. */
@@ -83,8 +89,8 @@ struct hoist__fabric_peer {
 	hoist__ucp_ep ep;
 	void *owner;
 	bool broken;
-	bool left; /* the caller has disconnected, */
-	uint64_t left_at;
+	bool left;	  /* the caller has disconnected, */
+	uint64_t left_at; /* at this time */
 };
 
 /* Makes a transfer that counts as in flight.  Returns: NULL if there is no memory. */
@@ -99,8 +105,9 @@ void hoist__transfer_end(struct hoist__transfer *transfer, int err);
 /* The parameters of both kinds of transfers. */
 hoist__ucp_request_param hoist__transfer_param(struct hoist__transfer *transfer);
 
-/* Closes the endpoints of `leaving` that need not wait any more. */
-void hoist__fabric_let_go(struct hoist__fabric *fabric);
+/* Closes the endpoints of `draining` whose peer is broken or whose time is over, and all of them if
+ * no transfer of any peer is or was in flight lately. */
+void hoist__fabric_close_drained(struct hoist__fabric *fabric);
 
 /* Makes the address that members exchange, from the worker's.  Returns: 0; -ENOMEM. */
 int hoist__fabric_pack(struct hoist__fabric *fabric, const void *address, size_t bytes);

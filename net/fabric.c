@@ -39,8 +39,10 @@ struct hoist__transfer *hoist__transfer_begin(struct hoist__fabric *fabric, bool
 
 void hoist__transfer_forget(struct hoist__transfer *transfer)
 {
+	struct hoist__fabric *fabric = transfer->fabric;
 	hoist__list_remove(&transfer->link);
-	transfer->fabric->n_transfers--;
+	if (--fabric->n_transfers == 0)
+		fabric->still_at = hoist__now_ns();
 	free(transfer);
 }
 
@@ -234,7 +236,7 @@ int hoist__fabric_open(const struct hoist__fabric_options *options, struct hoist
 	fabric->fd = fabric->edges = -1;
 	fabric->met_at = hoist__now_ns();
 	hoist__list_init(&fabric->peers);
-	hoist__list_init(&fabric->leaving);
+	hoist__list_init(&fabric->draining);
 	hoist__list_init(&fabric->stuck);
 	hoist__list_init(&fabric->transfers);
 	hoist__ucp_context context = NULL;
@@ -294,8 +296,7 @@ bool hoist__fabric_close(struct hoist__fabric *fabric)
 	answer_young(fabric);
 	while (!hoist__list_empty(&fabric->peers))
 		hoist__fabric_disconnect(
-			HOIST__CONTAINER_OF(fabric->peers.next, struct hoist__fabric_peer, link),
-			false);
+			HOIST__CONTAINER_OF(fabric->peers.next, struct hoist__fabric_peer, link));
 	settle(fabric, HOIST__FABRIC_CLOSE_NS);
 	if (is_busy(fabric)) {
 		hoist__log(io, "UCX: %u transfers and %u connections did not end; abandoned",
@@ -326,7 +327,7 @@ void hoist__fabric_progress(struct hoist__fabric *fabric)
 	bool changed = epoll_wait(fabric->edges, &event, 1, 0) > 0;
 	while (n < MOST_ROUNDS && hoist__ucx.ucp_worker_progress(fabric->worker) > 0)
 		n++;
-	hoist__fabric_let_go(fabric);
+	hoist__fabric_close_drained(fabric);
 	if (changed || n > 0)
 		fabric->n_idle = 0;
 	else if (fabric->n_idle < MOST_IDLE)

@@ -59,23 +59,26 @@
  *
  * UCX's own heartbeats between endpoints are off (KEEPALIVE_INTERVAL): they crash while an endpoint
  * is being closed (seen in UCX 1.13 and 1.22).  UCX before 1.16 also crashes, or aborts the process
- * of either side, if an endpoint is closed whose peer lives and has transfers in flight.  With a
- * peer that is dead, hangs, or is idle, 1.13 is well, too.  So, before 1.16,
- * hoist__fabric_disconnect() lets transfers come to their end, for 1 s, before the endpoint is
- * closed.  hoist__fabric_close() does so for 2 s, and, before 1.16, lets UCX answer peers that have
- * connected within the last second, for 0.1 s at most.  UCX 1.22 crashes in the same way with
- * UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast: UCX's own size stays.
+ * of either side, if an endpoint is closed while its peer lives and transfers are in flight.  So,
+ * before 1.16, hoist__fabric_disconnect() lets transfers end, for 1 s at most, before it closes the
+ * endpoint, unless its connection fails before.  With all versions,
+ * hoist__fabric_close() first lets transfers end, for 2 s at most.  Before 1.16, it then lets UCX
+ * answer peers that have connected within the last second, for 0.1 s at most.  UCX 1.22 crashes
+ * with UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast, when an endpoint is closed amid
+ * transfers: UCX's own size stays.
  *
- * UCX before 1.16 is told to copy what it sends (UCX_ZCOPY_THRESH=inf, if the program has not set
- * it): else it may abort where a peer dies (net/ucx.c).
+ * UCX before 1.16 may also abort where a write of bytes that it has not copied fails, because the
+ * peer has died.  So hoist has such a UCX copy all that it sends (UCX_ZCOPY_THRESH=inf), unless the
+ * program has set UCX_ZCOPY_THRESH or HOIST_UCX_ZCOPY_THRESH.
  *
  * UCX before 1.16 also aborts the process if a peer has connected first, has died, and this side
- * connects then (tcp_ep.c, uct_tcp_ep_connect()).  The caller looks whether the peer lives, at once
- * before hoist__fabric_connect(): a death in the microseconds between is not covered.  An order of
- * connecting would not help: the second side aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets
- * for 1.16 and newer: UCX 1.13 then aborts in other places.  So, before 1.16,
- * hoist__fabric_connect() blocks for 3 s where a firewall swallows the packets to the peer's port,
- * and then fails: hoist sets UCX_TCP_SYN_CNT=1.  A program's own value of either counts.
+ * connects then (tcp_ep.c, uct_tcp_ep_connect()).  At once before hoist__fabric_connect(), the
+ * caller calls hoist__fabric_progress(), so that UCX sees ends of connections, and looks whether
+ * the peer lives: a death in the microseconds between is not covered.  An order of connecting would
+ * not help: the second side aborts.  Nor does UCX_TCP_CONN_NB=y, which hoist sets for 1.16 and
+ * newer: UCX 1.13 then aborts in other places.  So, before 1.16, hoist__fabric_connect() blocks for
+ * 3 s where a firewall swallows the packets to the peer's port, and then fails: hoist sets
+ * UCX_TCP_SYN_CNT=1.  A program's own value of either counts.
  *
  * Threads: one at a time.  Handlers are called from within hoist__fabric_progress(), _send(),
  * _disconnect() and _close(), and may call _send() but not _disconnect() or _close().
@@ -154,18 +157,18 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 int hoist__fabric_send(struct hoist__fabric_peer *peer, uint64_t ticket, uint32_t offset,
 		       const void *bytes, size_t n_bytes, void *owner);
 
-/* Ends the connection.  Transfers with this peer end, most with an error, from within this or a
- * later hoist__fabric_progress(): at once, but before UCX 1.16 within a second.  @ended: the caller
- * has seen that the peer's process has ended, or has dropped this one: then at once.  `peer` is
- * invalid afterwards. */
-void hoist__fabric_disconnect(struct hoist__fabric_peer *peer, bool ended);
+/* Ends the connection.  `peer` is invalid afterwards.  Transfers with this peer end, well or with
+ * an error, from within this or a later hoist__fabric_progress(): at once; before UCX 1.16 within 1
+ * s.
+ */
+void hoist__fabric_disconnect(struct hoist__fabric_peer *peer);
 
 /* Sends and places that have not ended, of all peers, also of those that are disconnected. */
 unsigned hoist__fabric_in_flight(const struct hoist__fabric *fabric);
 
-/* Lets transfers come to their end, for 2 s at most; then breaks all connections, sleeps until UCX
- * has ended the transfers, for 10 s at most, and frees the worker.  Nothing is placed meanwhile.
- * Takes NULL.
+/* Lets transfers come to their end, for 2 s at most (before UCX 1.16: 3 s); then breaks all
+ * connections, sleeps until UCX has ended the transfers, for 10 s at most, and frees the worker.
+ * Nothing is placed meanwhile.  Takes NULL.
  * Returns: true; false: some transfer did not end.  Then the fabric is abandoned: its handlers are
  * not called any more, but UCX may still read and write the arena, which must stay. */
 bool hoist__fabric_close(struct hoist__fabric *fabric);

@@ -153,6 +153,7 @@ int hoist__ucx_open(const char **ret_path)
 	return err;
 }
 
+/* 1016 for UCX 1.16. */
 static unsigned version(void)
 {
 	unsigned major, minor, patch;
@@ -199,10 +200,10 @@ static hoist__ucs_status limit_connecting(hoist__ucp_config *config)
 	return status;
 }
 
-/* Where a write of bytes that UCX has not copied fails, as a peer has died, UCX's tcp completes the
- * send twice (tcp_ep.c, uct_tcp_ep_sendv()).  A build with assertions, as Debian's 1.13, aborts
- * then. A rendezvous by RDMA copies nothing all the same. */
-static hoist__ucs_status copy_before_writes(hoist__ucp_config *config)
+/* Has UCX before 1.16 copy what it sends.  Where a write of bytes that UCX has not copied fails,
+ * because the peer has died, UCX's tcp completes the send twice (tcp_ep.c, uct_tcp_ep_sendv()), and
+ * a build with assertions, as Debian's 1.13, aborts.  A rendezvous by RDMA still copies nothing. */
+static hoist__ucs_status forbid_zero_copy(hoist__ucp_config *config)
 {
 	if (!hoist__ucx_before_1_16() || secure_getenv("UCX_ZCOPY_THRESH") != NULL ||
 	    secure_getenv("HOIST_UCX_ZCOPY_THRESH") != NULL)
@@ -219,7 +220,7 @@ static hoist__ucs_status change_settings(hoist__ucp_config *config, const char *
 	if (status == HOIST__UCS_OK)
 		status = limit_connecting(config);
 	if (status == HOIST__UCS_OK)
-		status = copy_before_writes(config);
+		status = forbid_zero_copy(config);
 	if (status == HOIST__UCS_OK && transports != NULL)
 		status = hoist__ucx.ucp_config_modify(config, "TLS", transports);
 	return status;

@@ -28,8 +28,8 @@ extern struct hoist__ucx_table hoist__ucx;
  * which, and the package). */
 int hoist__ucx_open(const char **ret_path);
 
-/* These versions end the process, or crash, at places that net/fabric.h names.  Pre: UCX is open.
- */
+/* True for a UCX older than 1.16, which ends the process where net/fabric.h says.  Pre: UCX is
+ * open. */
 bool hoist__ucx_before_1_16(void);
 
 /* Opens the libraries and makes a context of UCX.  @transports: UCX_TLS; NULL: as the environment

@@ -12,9 +12,12 @@
 /* A stage that took less than this part of the time does not set the pace alone. */
 #define PACE_PERCENT 50
 
-/* Bytes that were read through the page cache lay there, unless the user asked for that way. */
+/* Bytes that were read through the page cache lay there, unless the user asked for that way.  A
+ * member of a group that read nothing got all bytes from others. */
 static const char *pace_of_reads(const hoist_load_report *report, const struct args *args)
 {
+	if (args->load.group != NULL && report->direct_bytes + report->cached_bytes == 0)
+		return "as fast as other members send";
 	if (report->direct_bytes >= report->cached_bytes)
 		return "as fast as the disk reads";
 	if (args->io == HOIST_IO_CACHED)

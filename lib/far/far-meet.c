@@ -151,10 +151,19 @@ bool hoist__far_is_address(const char *text)
 	return strspn(text, "0123456789abcdef.:[]") == strlen(text);
 }
 
+bool hoist__far_is_refused(struct hoist__far *far, const struct hoist__far_peer *peer)
+{
+	far->denied = true;
+	for (unsigned i = 0; far->folder_fd < 0 && i < far->n_doors; i++)
+		if (strcmp(far->door[i].text, peer->at.text) == 0)
+			return true;
+	return false;
+}
+
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster)
 {
 	struct hoist__far_known *known;
-	if (roster->id == far->id || roster->cell > far->cells.n ||
+	if (roster->id == 0 || roster->id == far->id || roster->cell > far->cells.n ||
 	    (known = hoist__far_known_of(far, roster->id)) == NULL)
 		return;
 	known->met = true;
@@ -309,8 +318,9 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 	/* Members that had little to load may have ended since. */
 	unsigned n_swarm = hoist__swarm_members(far->swarm);
 	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
-	const char *unmet = far->folder_fd >= 0 ? "a member that is named there does not answer"
-						: "nobody listens there";
+	const char *unmet = far->folder_fd < 0 ? "nobody listens there"
+			    : far->denied      ? "a member that is named there has another secret"
+					       : "a member that is named there does not answer";
 	if (far->n_ranks > n_came)
 		(void)snprintf(far->note, sizeof far->note,
 			       "%u of %u members came to %.100s%s%s%.*s", n_came, far->n_ranks,

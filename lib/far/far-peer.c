@@ -60,7 +60,6 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 			  uint64_t now)
 {
 	struct hoist__far_peer gone = *peer;
-	bool ended = !gone.farewell && hoist__channel_ended(gone.channel);
 	bool may_lend = (gone.joined || gone.farewell) && !atomic_load(&far->stopping);
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
@@ -73,10 +72,11 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	if (may_lend)
 		hoist__far_own_loans(far, gone.number);
 	hoist__far_unmap(far, gone.memory);
-	/* Transfers with the peer end here: their handlers find the entry free. */
+	/* The entry is free before the fabric hears of this: transfers with the peer end within the
+	 * call, or later, and their handlers must not find the peer. */
 	*peer = (struct hoist__far_peer){.channel = NULL};
 	if (gone.bulk != NULL)
-		hoist__fabric_disconnect(gone.bulk, ended);
+		hoist__fabric_disconnect(gone.bulk);
 	hoist__channel_close(gone.channel);
 	hoist__swarm_wants_fini(&gone.wanting.wants);
 	hoist__far_tour_end(&gone.tour);
@@ -288,7 +288,10 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	err = hoist__far_wanting_begin(&peer->wanting, m);
-	/* UCX may abort when it connects to a peer that has died (net/fabric.h). */
+	/* UCX may abort when it connects to a peer that has died, and whose end it has not seen
+	 * (net/fabric.h). */
+	if (err == 0)
+		hoist__fabric_progress(far->fabric);
 	if (err == 0 && hoist__channel_ended(peer->channel))
 		err = hoist__fail(-ECONNRESET, "it has ended while it greeted");
 	if (err == 0)
@@ -485,7 +488,8 @@ void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, 
 		if (err == 0)
 			err = hear(far, peer, &message, now);
 	}
-	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING)
+	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING &&
+	    hoist__far_is_refused(far, peer))
 		hoist__far_fail(far, err);
 	if (err < 0)
 		hoist__far_peer_drop(far, peer, hoist_error(), now);

@@ -173,7 +173,7 @@ static int take(void *context, const struct hoist__far_message *m)
 	}
 }
 
-/* Visits one member.  Returns: 1, all was shown; -ENODATA and the like; the visit's failure. */
+/* Visits one member.  Returns: 1: all was shown; a negative errno value, with its text. */
 static int visit_one(struct visit *visit, const struct hoist__address *at, uint64_t end)
 {
 	int err = make_folder(visit);
@@ -188,11 +188,18 @@ static int visit_one(struct visit *visit, const struct hoist__address *at, uint6
  * that were killed, and at whose addresses others listen now. */
 static bool may_pass(const struct visit *visit, int err)
 {
-	if (visit->far->folder_fd >= 0 && err != -EACCES && err != -ENOMEM)
+	if (visit->far->folder_fd >= 0 && err != -ENOMEM)
 		return true;
 	return err == -ENODATA || err == -ECONNREFUSED || err == -ECONNRESET ||
 	       err == -EADDRINUSE || err == -EHOSTUNREACH || err == -ENETUNREACH ||
 	       err == -ETIMEDOUT || err == -EAGAIN;
+}
+
+/* Visits a member that another one has named.  At its address another group's may listen now. */
+static int visit_host(struct visit *visit, const struct hoist__address *at, uint64_t end)
+{
+	int err = visit_one(visit, at, end);
+	return err == -EACCES ? -EAGAIN : err;
 }
 
 /* Visits members until one has shown all.  Returns: 0; the last failure. */
@@ -206,7 +213,7 @@ static int visit_all(struct visit *visit)
 		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(visit, err); i++)
 			err = visit_one(visit, &far->door[i], end);
 		while (visit->n_hosts > 0 && err != 1 && may_pass(visit, err))
-			err = visit_one(visit, &visit->hosts[--visit->n_hosts], end);
+			err = visit_host(visit, &visit->hosts[--visit->n_hosts], end);
 		if (err == 1)
 			return 0;
 		if (!may_pass(visit, err))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A swarm's slots: sends to other members, and when a slot is free.
+/* A swarm's slots: sends to other members, when a slot is free, and when the member may end.
  * The contracts are in lib/swarm/swarm.h and swarm-view.h. */
 #include "config.h"
 
@@ -105,18 +105,15 @@ static bool is_unreadable(const struct hoist__swarm *s, size_t cell)
 	return (s->marks[cell] & HOIST__CELL_UNREADABLE) != 0;
 }
 
-/* Does this member wait for the slot's cell, at last for @member, and has nobody that is left the
- * cell's file?  Then each would wait for the other: when the last reader leaves, members still ask
- * in the order of before. */
-static bool waits_for(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
-		      unsigned member, uint64_t now)
+/* Would this member and @member wait for each other?  True if nobody that is left has the file of
+ * the slot's cell, and this member gets the cell from @member, or from one that does.  After the
+ * last member with the file has left, others still ask in the order of before. */
+static bool is_circular(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot,
+			unsigned member, uint64_t now)
 {
 	struct hoist__swarm_way way;
-	if (slot->state != HOIST__SLOT_ASKED || hoist__swarm_has(s, 0, slot->cell))
+	if (slot->state != HOIST__SLOT_ASKED || hoist__swarm_anybody_has(s, slot->cell))
 		return false;
-	for (unsigned m = 1; m < s->n_members; m++)
-		if (s->members[m].here && hoist__swarm_has(s, m, slot->cell))
-			return false;
 	hoist__swarm_way_of(s, slot->cell, now, &way);
 	return gets_from(&way, place_of(&way, 0), place_of(&way, member));
 }
@@ -136,7 +133,7 @@ static enum fate fate_of(struct hoist__swarm *s, unsigned member,
 		return resort ? WAITS : REFUSED;
 	if (slot->state == HOIST__SLOT_HERE)
 		return SENDABLE;
-	return waits_for(s, slot, member, now) ? REFUSED : WAITS;
+	return is_circular(s, slot, member, now) ? REFUSED : WAITS;
 }
 
 static void give_send(struct hoist__swarm *s, unsigned member, unsigned i,
@@ -248,4 +245,20 @@ void hoist__swarm_release(struct hoist__swarm *s, struct hoist__swarm_slot *slot
 				hoist__blocks_within(s->members[m].asks[i].blocks, slot->blocks);
 	if (!asked)
 		hoist__swarm_free_slot(s, slot, now);
+}
+
+bool hoist__swarm_may_end(const struct hoist__swarm *swarm)
+{
+	bool needed = false; /* by a member that lacks files */
+	bool other = false;  /* another member with all files stays */
+	if (swarm->next < swarm->options.n_cells || swarm->n_sending > 0 ||
+	    swarm->n_free < swarm->options.n_slots)
+		return false;
+	for (unsigned m = 1; m < swarm->n_members; m++) {
+		const struct hoist__swarm_member *member = &swarm->members[m];
+		bool stays = member->here && member->done < swarm->options.n_cells;
+		needed = needed || member->n_asks > 0 || (stays && !member->reads_all);
+		other = other || (stays && member->reads_all);
+	}
+	return !needed || !swarm->options.reads || other;
 }

@@ -288,7 +288,7 @@ static bool is_before(const struct hoist__swarm_member *a, const struct hoist__s
 	return street && x != y ? x < y : hoist__swarm_mix(a->id) < hoist__swarm_mix(b->id);
 }
 
-/* Puts member @m, the last, into a list of those before. */
+/* Puts member @m, the newest, into a list of the earlier ones. */
 static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, unsigned *list)
 {
 	unsigned i = m;
@@ -297,10 +297,10 @@ static void put_in(const struct hoist__swarm *swarm, unsigned m, bool street, un
 	list[i] = m;
 }
 
-/* Member @m has come. */
-static void add_to_ring(struct hoist__swarm *swarm, unsigned m)
+/* Counts the member that has come, and puts the member into the ring and the street. */
+static void add_member(struct hoist__swarm *swarm)
 {
-	swarm->n_members = m + 1;
+	unsigned m = swarm->n_members++;
 	find_machines(swarm);
 	put_in(swarm, m, false, swarm->ring);
 	put_in(swarm, m, true, swarm->street);
@@ -333,7 +333,7 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		.weight_before = HOIST__SWARM_FULL,
 		.wants = *options->wants,
 	};
-	add_to_ring(s, 0);
+	add_member(s);
 	*ret = s;
 	return 0;
 }
@@ -371,7 +371,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 		.moved_at = now,
 		.wants = *wants,
 	};
-	add_to_ring(swarm, place);
+	add_member(swarm);
 	hoist__swarm_wait_anew(swarm, now);
 	return (int)place;
 }

@@ -109,8 +109,9 @@ enum hoist__cell_mark {
 struct hoist__swarm {
 	struct hoist__swarm_options options;
 	struct hoist__swarm_counts counts;
-	struct hoist__swarm_member *members; /* 0: this one, without asks */
-	unsigned n_members;		     /* that have ever been */
+	/* Room for HOIST__SWARM_MEMBERS.  Member 0 is this one, without asks. */
+	struct hoist__swarm_member *members;
+	unsigned n_members; /* that have ever been, with this one: in members, ring and street */
 	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
 	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
 	uint8_t *marks;	   /* of each cell: enum hoist__cell_mark */
@@ -215,6 +216,15 @@ static inline bool hoist__swarm_has(const struct hoist__swarm *swarm, unsigned m
 {
 	return swarm->members[member].reads &&
 	       !hoist__swarm_wants_lacks(&swarm->members[member].wants, cell);
+}
+
+/* Has a member that is left the cell's file? */
+static inline bool hoist__swarm_anybody_has(const struct hoist__swarm *swarm, size_t cell)
+{
+	bool any = false;
+	for (unsigned m = 0; m < swarm->n_members && !any; m++)
+		any = swarm->members[m].here && hoist__swarm_has(swarm, m, cell);
+	return any;
 }
 
 static inline bool hoist__swarm_is_slow(const struct hoist__swarm *swarm, unsigned member,

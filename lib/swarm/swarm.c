@@ -111,6 +111,22 @@ static bool resort(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
 	return ask_untried(s, slot, way, now, ret);
 }
 
+/* Asks a member that may have got the cell while its file was there.  One that would wait for this
+ * member refuses.  False: there is none, or a member that is left has the file. */
+static bool ask_around(struct hoist__swarm *s, struct hoist__swarm_slot *slot,
+		       const struct hoist__swarm_way *way, uint64_t now,
+		       struct hoist__swarm_act *ret)
+{
+	if (hoist__swarm_anybody_has(s, slot->cell))
+		return false;
+	for (unsigned i = 0; i < way->n; i++)
+		if (may_ask(s, slot, way->members[i], now)) {
+			give_ask(s, slot, way->members[i], false, now, ret);
+			return true;
+		}
+	return false;
+}
+
 /* Reads this member's own blocks of a cell that is unreadable: the blocks that failed may be
  * others'.  False: that was tried. */
 static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
@@ -124,7 +140,6 @@ static bool read_alone(struct hoist__swarm *s, struct hoist__swarm_slot *slot, u
 	return true;
 }
 
-/* Decides where the bytes of a CHOSEN slot come from. */
 static bool is_asked_for_others(const struct hoist__swarm *s, const struct hoist__swarm_slot *slot)
 {
 	bool found = false;
@@ -133,6 +148,7 @@ static bool is_asked_for_others(const struct hoist__swarm *s, const struct hoist
 	return found;
 }
 
+/* Decides where the bytes of a CHOSEN slot come from. */
 static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint64_t now,
 		   struct hoist__swarm_act *ret)
 {
@@ -165,7 +181,8 @@ static void decide(struct hoist__swarm *s, struct hoist__swarm_slot *slot, uint6
 	if (may_read)
 		give_read(s, slot, now, ret);
 	else if (!slot->needed ||
-		 (!resort(s, slot, &way, now, ret) && !read_alone(s, slot, now, ret))) {
+		 (!ask_around(s, slot, &way, now, ret) && !resort(s, slot, &way, now, ret) &&
+		  !read_alone(s, slot, now, ret))) {
 		ret->deed = slot->needed ? HOIST__SWARM_LOST : HOIST__SWARM_NOTHING;
 		hoist__swarm_free_slot(s, slot, now);
 	}
@@ -461,22 +478,6 @@ size_t hoist__swarm_done(const struct hoist__swarm *swarm)
 			done = step;
 	}
 	return done;
-}
-
-bool hoist__swarm_may_end(const struct hoist__swarm *swarm)
-{
-	bool needed = false; /* by a member that lacks files */
-	bool other = false;  /* another member with all files stays */
-	if (swarm->next < swarm->options.n_cells || swarm->n_sending > 0 ||
-	    swarm->n_free < swarm->options.n_slots)
-		return false;
-	for (unsigned m = 1; m < swarm->n_members; m++) {
-		const struct hoist__swarm_member *member = &swarm->members[m];
-		bool stays = member->here && member->done < swarm->options.n_cells;
-		needed = needed || member->n_asks > 0 || (stays && !member->reads_all);
-		other = other || (stays && member->reads_all);
-	}
-	return !needed || !swarm->options.reads || other;
 }
 
 const struct hoist__swarm_counts *hoist__swarm_counts(const struct hoist__swarm *swarm)

@@ -328,10 +328,10 @@ Test(net_damage, nothing_can_be_reflected)
 		run(&relay, (struct damage){REFLECT, from, unit, 0});
 		int err = relay.ends[from].err;
 		bool proved = unit >= 2 || (unit == 1 && from == 1);
-		bool greeting = unit == 0 && from == 0; /* the acceptor takes the proof for one */
-		cr_expect(proved     ? err == -EBADMSG || (unit == 1 && err == -ECONNRESET)
-			  : greeting ? err == -ECONNRESET
-				     : err == -EACCES,
+		/* The acceptor, which got no greeting, takes the connector's proof for one. */
+		int unproved = unit == 0 && from == 0 ? -ECONNRESET : -EACCES;
+		cr_expect(proved ? err == -EBADMSG || (unit == 1 && err == -ECONNRESET)
+				 : err == unproved,
 			  "unit %u of %u: %d", unit, from, err);
 	}
 }

@@ -182,7 +182,7 @@ static void disconnect(void)
 		for (unsigned i = 0; i < 3 * round; i++)
 			side_turn(&a, &b, 0);
 		struct side *leaver = round % 2 == 0 ? &a : &b;
-		hoist__fabric_disconnect(leaver->peer, false);
+		hoist__fabric_disconnect(leaver->peer);
 		leaver->forgot = true;
 		uint64_t until = 0;
 		while (hoist__fabric_in_flight(leaver->fabric) > 0) {
@@ -263,7 +263,7 @@ static void silent(void)
 	side_settle(&b, NULL);
 	side_settle(&a, &c);
 	side_check(&c, &c.tickets[0], 0);
-	hoist__fabric_disconnect(a.peer, false);
+	hoist__fabric_disconnect(a.peer);
 	a.peer = peer;
 	side_close(&c);
 	end();
@@ -272,8 +272,8 @@ static void silent(void)
 static void again(void)
 {
 	begin();
-	hoist__fabric_disconnect(a.peer, false);
-	hoist__fabric_disconnect(b.peer, false);
+	hoist__fabric_disconnect(a.peer);
+	hoist__fabric_disconnect(b.peer);
 	for (unsigned i = 0; i < 5; i++)
 		side_turn(&a, &b, 1);
 	side_join(&a, &b);

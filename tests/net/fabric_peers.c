@@ -208,7 +208,7 @@ static void dead_receiver(void)
 	end_flights();
 	CHECK(side.n_sent_badly == N && side.n_arrived == 0);
 	CHECK(side_send_ticket(&side, tickets[0], 0, 0, 10) == -ECONNRESET);
-	hoist__fabric_disconnect(side.peer, true);
+	hoist__fabric_disconnect(side.peer);
 	side_close(&side);
 }
 
@@ -224,7 +224,7 @@ static void dead_sender(void)
 	end_flights();
 	CHECK(side.n_arrived_badly == side.n_arrived);
 	CHECK(side.n_sent_badly == N);
-	hoist__fabric_disconnect(side.peer, true);
+	hoist__fabric_disconnect(side.peer);
 	side_close(&side);
 }
 
@@ -240,7 +240,7 @@ static void dead_early(void)
 			side_turn(&side, NULL, 10);
 		CHECK(finish() == 128 + SIGKILL);
 		side.forgot = true;
-		hoist__fabric_disconnect(side.peer, true);
+		hoist__fabric_disconnect(side.peer);
 		end_flights();
 		side_close(&side);
 	}
@@ -257,7 +257,7 @@ static void hanging(void)
 		for (unsigned i = 0; i < round * 5; i++)
 			side_turn(&side, NULL, 10);
 		side.forgot = true;
-		hoist__fabric_disconnect(side.peer, false);
+		hoist__fabric_disconnect(side.peer);
 		end_flights();
 		memset(side.arena, 0x77, 2 * SIDE_HALF);
 		kill_child();
@@ -284,7 +284,7 @@ static void closing(void)
 		wait_broken();
 		end_flights();
 		CHECK(finish() == 0);
-		hoist__fabric_disconnect(side.peer, false);
+		hoist__fabric_disconnect(side.peer);
 		side_close(&side);
 	}
 }

@@ -159,7 +159,7 @@ static unsigned connect_in_vain(unsigned *ret_first)
 	CHECK(err == 0 || err == -EHOSTUNREACH);
 	unsigned n_syns = *ret_first + count_syns();
 	if (err == 0)
-		hoist__fabric_disconnect(side.peer, false);
+		hoist__fabric_disconnect(side.peer);
 	side_close(&side);
 	(void)close(fd);
 	CHECK(child_status(child) == 0);

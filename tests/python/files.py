@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checkpoints for the tests, written and read without hoist."""
 
+import contextlib
 import json
 import os
 import random
@@ -69,7 +70,8 @@ def spoil_kept(path):
 def interrupted(test, call, until=lambda: time.sleep(0.2)):
     """`call` raises KeyboardInterrupt for a SIGINT that comes while it waits, or just before it on a slow machine.
 
-    `until` runs in another thread, and returns when the SIGINT is to be sent.
+    `until` runs in another thread, and returns when the SIGINT is to be sent.  A shell starts jobs in the
+    background with SIGINT ignored, and Python leaves that so: meanwhile the signal has Python's handler.
     """
     begun = threading.Event()
 
@@ -78,13 +80,17 @@ def interrupted(test, call, until=lambda: time.sleep(0.2)):
         until()
         os.kill(os.getpid(), signal.SIGINT)
     thread = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
     try:
         with test.assertRaises(KeyboardInterrupt):
             begun.set()
             call()
     finally:
-        thread.join()
+        while thread.is_alive():
+            with contextlib.suppress(KeyboardInterrupt):  # where the call ended before the SIGINT came
+                thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 class WithModel(unittest.TestCase):

@@ -345,9 +345,6 @@ class Ending(WithFolder):
         self.nothing_is_left()
 
     def test_ctrl_c(self):
-        # A job in the background of a shell ignores the signal.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, before)
         save, _ = self.waiting()
         files.interrupted(self, save.wait)
         self.assertRaises(hoist.errors.CancelledError, save.wait)

@@ -101,11 +101,6 @@ class OtherLibraries(unittest.TestCase):
 
 @unittest.skipUnless(threading.current_thread() is threading.main_thread(), "signals go to the main thread")
 class Interrupts(unittest.TestCase):
-    def setUp(self):
-        # A shell starts jobs in the background with SIGINT ignored, and Python leaves that so.
-        old = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, old)
-
     def hold(self, stream):
         """The stream waits for a flag, which the test's end signals."""
         flag = driver.CompletionFlag(stream.device)

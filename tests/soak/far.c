@@ -4,8 +4,8 @@
  * not, and are killed, stopped, cancelled, or come late, at any moment.  Each of the others that
  * has the files has all its bytes; nobody has wrong bytes, and nobody hangs.
  *
- * UCX before 1.16 may end a process that cuts off a peer which lives (net/fabric.h): with such a
- * UCX no member stops for so long that the others cut it off.
+ * UCX before 1.16 may end a process that goes on after the others have closed their endpoints
+ * (net/fabric.h): with such a UCX no member stops for so long that the others leave it out.
  *
  * HOIST_TEST_FORM=short is 20 seconds, long an hour; HOIST_TEST_SOAK_SECONDS=N says otherwise.
  * HOIST_TEST_SEED=N repeats what is chosen, though not when it happens.  Exit: 0, 1, 77. */

@@ -11,8 +11,8 @@
 
 #include "tests/support/check.h"
 
-/* None that the kernel gives to a connection, 32768 and more (ip_local_port_range): a test that
- * runs beside this one would get it before this one listens. */
+/* The port is none that the kernel gives to connections (ip_local_port_range; 32768 and more,
+ * unless changed): a connection of another test could take such a port before this test listens. */
 static inline unsigned free_port(void)
 {
 	unsigned port = 0;

@@ -217,9 +217,11 @@ done
 rank there --group "dir:$work/door/b" --rank 0/2 --json "$work/model"
 there=$!
 until_waits "dir:$work/door/b" "$there"
-rank nowhere --group "dir:$work/door/b" --rank 1/2 --json "$work/absent/model"
+rank nowhere --group "dir:$work/door/b" --rank 1/2 "$work/absent/model"
 ended $! 0 nowhere
 ended "$there" 0 there
+grep -q '^group of 2: 0 from storage, 24\.' "$work/nowhere" && ! grep -q 'the disk reads' "$work/nowhere" ||
+	fail "nowhere: $(cat "$work/nowhere")"
 rmdir "$work/door" || fail "a rank has left its file"
 run 1 group status "dir:$work/b"
 one_line "no member of the group is in $work"

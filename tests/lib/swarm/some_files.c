@@ -87,15 +87,16 @@ static void a_part_that_died_is_lost(void)
 	CHECK(r.n_lost == 3);
 }
 
-/* Members wait for each other, in the order of before the death, or of after it. */
-static void all_files_died_with_one(void)
+/* The only member that has files dies: the others fail within a second, though they have asked each
+ * other in the order of before the death, or of after it. */
+static void the_only_member_with_files_dies(void)
 {
 	static const unsigned sizes[] = {2, 3, 4, 8, 16};
 	for (unsigned i = 0; i < 5 * 10; i++) {
 		const struct row row = {"", sizes[i % 5], 1, 1, SIM_ALL, SIM_LIVES, 0, 0};
 		struct sim sim = sim_of(&row, i);
 		for (unsigned m = 1; m < sim.n; m++)
-			sim.members[m].reads = false;
+			sim.members[m] = (struct sim_member){.wants = SIM_ALL};
 		sim.n_slots = i % 2 == 0 ? 8 : 32;
 		sim.members[0].fate = SIM_DIES;
 		sim.members[0].fate_ns = SIM_SECOND + i * (SIM_SECOND / 10);
@@ -109,10 +110,30 @@ static void all_files_died_with_one(void)
 	}
 }
 
+/* The only member that has files dies once it has sent the last cell, and others still wait for the
+ * cell: they get it from each other. */
+static void the_last_cells_are_passed_on(void)
+{
+	const double sent = 8.0 * HOIST__CELL_BYTES / LINK * 1e9;
+	for (unsigned i = 0; i < 100; i++) {
+		const struct row row = {"", 5, 1, 1, SIM_ALL, SIM_LIVES, 0, 0};
+		struct sim sim = sim_of(&row, i);
+		for (unsigned m = 1; m < sim.n; m++)
+			sim.members[m] = (struct sim_member){.wants = SIM_ALL};
+		sim.n_cells = 8;
+		sim.members[0].fate = SIM_DIES;
+		sim.members[0].fate_ns = (uint64_t)sent - (1 + i % 2) * (SIM_SECOND / 20);
+		const struct sim_result r = sim_run(&sim);
+		check_at("seed %u", i);
+		CHECK(r.ended && r.n_lost == 0);
+	}
+}
+
 int main(void)
 {
 	CASE(each_file_is_read_where_it_is);
 	CASE(a_part_that_died_is_lost);
-	CASE(all_files_died_with_one);
+	CASE(the_only_member_with_files_dies);
+	CASE(the_last_cells_are_passed_on);
 	return 0;
 }
