@@ -318,16 +318,17 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 	/* Members that had little to load may have ended since. */
 	unsigned n_swarm = hoist__swarm_members(far->swarm);
 	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
-	const char *unmet = far->folder_fd < 0 ? "nobody listens there"
-			    : far->denied      ? "a member that is named there has another secret"
+	const char *why = far->denied	       ? "a member there has another secret"
+			  : far->met_door      ? ""
+			  : far->folder_fd < 0 ? "nobody listens there"
 					       : "a member that is named there does not answer";
 	if (far->n_ranks > n_came)
 		(void)snprintf(far->note, sizeof far->note,
 			       "%u of %u members came to %.100s%s%s%.*s", n_came, far->n_ranks,
-			       far->door_text, far->met_door ? "" : "; ",
-			       far->met_door ? "" : unmet, HOIST__FAR_TEXT / 2, far->crowded);
+			       far->door_text, why[0] != '\0' ? "; " : "", why, HOIST__FAR_TEXT / 2,
+			       far->crowded);
 	else if (late && !far->met_door)
-		(void)snprintf(far->note, sizeof far->note, "%.100s: %s", far->door_text, unmet);
+		(void)snprintf(far->note, sizeof far->note, "%.100s: %s", far->door_text, why);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
 		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
 		   far->note);
