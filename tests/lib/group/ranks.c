@@ -18,6 +18,7 @@
 #include "tests/support/free-port.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
+#include "tests/support/patience.h"
 #include "tests/support/random.h"
 
 struct ranks_said *said;
@@ -43,14 +44,28 @@ void ranks_begin(void)
 	ranks_next_group();
 }
 
+static unsigned ucx; /* its version */
+
 void ranks_begin_far(void)
 {
-	if (ucx_of_child() == 0)
+	ucx = ucx_of_child();
+	if (ucx == 0)
 		exit(77);
 	OK(unsetenv("HOIST_GROUP_SECRET"));
 	OK(unsetenv("HOIST_GROUP_SECRET_FILE"));
 	ranks_begin();
 	ranks_use(true);
+}
+
+bool ranks_aborted(int status)
+{
+	return ucx < UCX_VERSION(1, 16) && status == 128 + SIGABRT;
+}
+
+void ranks_wait_for_mark(unsigned rank, unsigned marks)
+{
+	for (uint64_t until = 0; (said->marks[rank] & marks) == 0;)
+		CHECK(patience(&until));
 }
 
 void ranks_next_group(void)

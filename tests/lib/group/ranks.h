@@ -26,6 +26,13 @@ void ranks_begin(void);
  * UCX is missing. */
 void ranks_begin_far(void);
 
+/* Does a status say that UCX ended a rank?  UCX before 1.16 aborts a member whose connection to
+ * another one is of this moment, if the other one dies (net/fabric.h). */
+bool ranks_aborted(int status);
+
+/* Waits until the rank has one of the marks. */
+void ranks_wait_for_mark(unsigned rank, unsigned marks);
+
 /* From now on groups are of one machine ("shm:"), or, with @far, as those of several ("tcp://"),
  * which are elastic: a rank that fails is no failure of the others. */
 void ranks_use(bool far);
