@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 import unittest
 import weakref
 
@@ -164,11 +165,19 @@ class Cycles(files.WithModel):
                 self.assertIsNone(seen())
 
     def test_the_collector_beside_work(self):
-        """Collections in one thread, while others copy out of buffers of garbage and make views."""
-        stop, wrong = threading.Event(), []
+        """Collections in one thread, while others copy out of buffers of garbage and make views.
+
+        The others wait for the next collection after so many arrays: a slow collector has no more to collect.
+        """
+        stop, wrong, n_collected = threading.Event(), [], [0]
 
         def work():
+            n_made = 0
             while not stop.is_set():
+                if n_made == 100 * (n_collected[0] + 1):
+                    time.sleep(0.001)
+                    continue
+                n_made += 1
                 x = an_array()
                 x[:] = 7
                 view = x.buffer[10:20]
@@ -181,6 +190,7 @@ class Cycles(files.WithModel):
             t.start()
         for _ in range(100):
             gc.collect()
+            n_collected[0] += 1
         stop.set()
         for t in threads:
             t.join()
