@@ -95,9 +95,9 @@ static void hear(struct other *o)
 		for (ssize_t i = 0; i < n; i++, o->n_heard++)
 			if (o->n_heard < GREETING_BYTES)
 				o->theirs[o->n_heard] = bytes[i];
-	/* A connector proves first. */
-	size_t most = GREETING_BYTES + (o->connector ? 0 : PROOF_BYTES);
-	HOLDS(o->has_proved || o->n_heard <= most);
+			else /* a connector proves first: an acceptor refuses with zero bytes */
+				HOLDS(!o->connector || o->has_proved || bytes[i] == 0);
+	HOLDS(o->has_proved || o->n_heard <= GREETING_BYTES + PROOF_BYTES);
 }
 
 static void sign(struct other *o, const char *label, unsigned char *ret)
