@@ -177,15 +177,16 @@ static void close_endpoint(struct hoist__fabric_peer *peer)
  * hangs do not end, but such a peer does not close either. */
 void hoist__fabric_close_drained(struct hoist__fabric *fabric)
 {
+	if (hoist__list_empty(&fabric->draining))
+		return;
+	uint64_t now = hoist__now_ns();
+	bool written = fabric->n_transfers == 0 && now - fabric->still_at > HOIST__FABRIC_WRITE_NS;
 	struct hoist__list *next;
-	uint64_t now = hoist__list_empty(&fabric->draining) ? 0 : hoist__now_ns();
 	for (struct hoist__list *link = fabric->draining.next; link != &fabric->draining;
 	     link = next) {
 		struct hoist__fabric_peer *peer =
 			HOIST__CONTAINER_OF(link, struct hoist__fabric_peer, link);
 		next = link->next;
-		bool written =
-			fabric->n_transfers == 0 && now - fabric->still_at > HOIST__FABRIC_WRITE_NS;
 		if (peer->broken || written || now - peer->left_at > HOIST__FABRIC_LEAVE_NS)
 			close_endpoint(peer);
 	}

@@ -40,9 +40,7 @@
 /* UCX before 1.16: for how long, at most, the endpoint of a disconnected peer stays open for
  * transfers. */
 #define HOIST__FABRIC_LEAVE_NS (UINT64_C(1) * 1000000000)
-/* And for how long after the last transfer, as UCX may still have to write bytes that it has
- * copied.
- */
+/* The time after the last transfer in which UCX may still write bytes that it has copied. */
 #define HOIST__FABRIC_WRITE_NS (UINT64_C(50) * 1000000)
 
 struct hoist__fabric_header {

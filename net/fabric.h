@@ -61,11 +61,10 @@
  * is being closed (seen in UCX 1.13 and 1.22).  UCX before 1.16 also crashes, or aborts the process
  * of either side, if an endpoint is closed while its peer lives and transfers are in flight.  So,
  * before 1.16, hoist__fabric_disconnect() lets transfers end, for 1 s at most, before it closes the
- * endpoint, unless its connection fails before.  With all versions,
- * hoist__fabric_close() first lets transfers end, for 2 s at most.  Before 1.16, it then lets UCX
- * answer peers that have connected within the last second, for 0.1 s at most.  UCX 1.22 crashes
- * with UCX_TCP_TX_SEG_SIZE=64k, which makes its tcp twice as fast, when an endpoint is closed amid
- * transfers: UCX's own size stays.
+ * endpoint, unless the connection fails first.  With all versions, hoist__fabric_close() first lets
+ * transfers end, for 2 s at most.  Before 1.16, it then lets UCX answer peers that have connected
+ * within the last second, for 0.1 s at most.  UCX 1.22 crashes with UCX_TCP_TX_SEG_SIZE=64k, which
+ * makes its tcp twice as fast, when an endpoint is closed amid transfers: UCX's own size stays.
  *
  * UCX before 1.16 may also abort where a write of bytes that it has not copied fails, because the
  * peer has died.  So hoist has such a UCX copy all that it sends (UCX_ZCOPY_THRESH=inf), unless the
@@ -158,9 +157,8 @@ int hoist__fabric_send(struct hoist__fabric_peer *peer, uint64_t ticket, uint32_
 		       const void *bytes, size_t n_bytes, void *owner);
 
 /* Ends the connection.  `peer` is invalid afterwards.  Transfers with this peer end, well or with
- * an error, from within this or a later hoist__fabric_progress(): at once; before UCX 1.16 within 1
- * s.
- */
+ * an error, from within this or a later hoist__fabric_progress(): at once, or, before UCX 1.16,
+ * within a second. */
 void hoist__fabric_disconnect(struct hoist__fabric_peer *peer);
 
 /* Sends and places that have not ended, of all peers, also of those that are disconnected. */

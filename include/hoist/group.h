@@ -158,8 +158,9 @@ HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsig
  *   -EINVAL (the group has other files; until the timeout, at the door is a group of another
  *   name); -ENOSPC (128 ranks have come to the group, with those that have gone: the limit);
  *   -ECONNRESET (no rank that is left has bytes that this one needs; the text names the file, and
- *   the ranks that died, hung or were cut off); -EIO (the same, and a rank that has the file could not read them:
- *   the text names the rank, and says what failed there);
+ *   the ranks that died, hung or were cut off);
+ *   -EIO (the same, and a rank that has the file could not read them: the text names the rank, and
+ *   says what failed there);
  *   -EACCES (the secret is not the group's).
  * With both: -EBADMSG of HOIST_LOAD_VERIFY (the text names the ranks that read the damaged tensor's
  *   bytes from storage, too); -EDQUOT (a budget below 16 MiB and two staging slots, or one of which

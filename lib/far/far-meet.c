@@ -151,13 +151,18 @@ bool hoist__far_is_address(const char *text)
 	return strspn(text, "0123456789abcdef.:[]") == strlen(text);
 }
 
-bool hoist__far_is_refused(struct hoist__far *far, const struct hoist__far_peer *peer)
+static bool is_one_of(const struct hoist__address *address, const struct hoist__address *at,
+		      unsigned n)
 {
-	far->denied = true;
-	for (unsigned i = 0; far->folder_fd < 0 && i < far->n_doors; i++)
-		if (strcmp(far->door[i].text, peer->at.text) == 0)
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(address->text, at[i].text) == 0)
 			return true;
 	return false;
+}
+
+bool hoist__far_at_door(const struct hoist__far *far, const struct hoist__far_peer *peer)
+{
+	return far->folder_fd < 0 && is_one_of(&peer->at, far->door, far->n_doors);
 }
 
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster)
@@ -209,11 +214,9 @@ static bool is_connecting(const struct hoist__far *far, const struct hoist__addr
 {
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];
-		if (peer->channel == NULL || !peer->connector || peer->has_hello)
-			continue;
-		for (unsigned a = 0; a < n; a++)
-			if (strcmp(peer->at.text, at[a].text) == 0)
-				return true;
+		if (peer->channel != NULL && peer->connector && !peer->has_hello &&
+		    is_one_of(&peer->at, at, n))
+			return true;
 	}
 	return false;
 }

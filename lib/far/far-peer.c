@@ -488,9 +488,13 @@ void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, 
 		if (err == 0)
 			err = hear(far, peer, &message, now);
 	}
-	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING &&
-	    hoist__far_is_refused(far, peer))
-		hoist__far_fail(far, err);
+	/* Only the door's refusal counts: a member that was known, or that a folder names, may have
+	 * ended, and another group's may listen at its address. */
+	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING) {
+		far->denied = true;
+		if (hoist__far_at_door(far, peer))
+			hoist__far_fail(far, err);
+	}
 	if (err < 0)
 		hoist__far_peer_drop(far, peer, hoist_error(), now);
 }

@@ -367,9 +367,8 @@ void hoist__far_meet(struct hoist__far *far, uint64_t now);
 /* Is there room for one more that connects?  Until then, others wait in the kernel's queue. */
 bool hoist__far_accepts(const struct hoist__far *far, uint64_t now);
 
-/* The peer has another secret.  Returns: true at the door.  A member that was known, or that a
- * folder names, may have ended: another group's may listen at its address now. */
-bool hoist__far_is_refused(struct hoist__far *far, const struct hoist__far_peer *peer);
+/* Is the peer at the door of a group that has one? */
+bool hoist__far_at_door(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
 /* Learns of a member that is or was there. */
 void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);

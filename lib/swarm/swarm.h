@@ -68,11 +68,13 @@
  *     refused            ask the next: the heads before in the chain, back to the reader.  Then
  *                        read, if this member has the file.  Then ask each that has it, as the last
  *                        resort, in turn and ever more patiently.  If nobody that is left has it:
- * ask each that may have got the cell, once own reading fails  the same; at last, read this
- * member's own blocks alone no word            after a member's patience: the same, and the silent
- * member is slow left, died, slow   the same at once a loan was lost    the same at once, though
- * the cell was HERE.  One that gave the cell as the last resort is asked once more,
- * HOIST__SWARM_LOSSES times in all became the reader  the same at once: read
+ *                        ask each that may have got the cell, once
+ *     own reading fails  the same; at last, read this member's own blocks alone
+ *     no word            after a member's patience: the same, and the silent member is slow
+ *     left, died, slow   the same at once
+ *     a loan was lost    the same at once, though the cell was HERE.  One that gave the cell as the
+ *                        last resort is asked once more, HOIST__SWARM_LOSSES times in all
+ *     became the reader  the same at once: read
  *
  * A slot that is HERE is free once the member's own load has used it, no ask waits for it, and
  * those that should ask this member for it have got it, have it from elsewhere (`done`), have left,

@@ -213,7 +213,9 @@ def run_row(row, machines, size, digests):
         for k in others if row.strike in (None, kill) else range(N):
             right = k not in row.fail
             names = [f"member at {machines.at(row.victim)}:"] if row.named and k != row.victim else []
-            group.expect(k, right, digests, *names, *([] if right else [NOBODY_HAS]))
+            if not right:
+                names.append(NOBODY_HAS)
+            group.expect(k, right, digests, *names)
         return said or expect_once(group)
 
 
