@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/order.h"
 #include "format/format.h"
 #include "format/manifest.h"
 #include "format/quote.h"
@@ -259,11 +260,6 @@ static int by_tensor(const void *left, const void *right)
 	return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
 }
 
-static int by_file(const void *left, const void *right)
-{
-	return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
 static int check_names(struct reader *r)
 {
 	qsort(r->pairs, r->n, sizeof *r->pairs, by_tensor);
@@ -285,7 +281,7 @@ static int fill_files(struct reader *r)
 		return hoist__fail_nomem("the list of shards", r->n * sizeof *index->files);
 	for (size_t i = 0; i < r->n; i++)
 		index->files[i] = r->pairs[i].file;
-	qsort(index->files, r->n, sizeof *index->files, by_file);
+	qsort(index->files, r->n, sizeof *index->files, hoist__order_texts);
 	for (size_t i = 0; i < r->n; i++)
 		if (index->n_files == 0 ||
 		    strcmp(index->files[index->n_files - 1], index->files[i]) != 0)
@@ -335,7 +331,7 @@ static int fill_index(struct reader *r)
 	index->n_entries = r->n;
 	for (size_t i = 0; i < r->n; i++) {
 		const char **file = bsearch(&r->pairs[i].file, index->files, index->n_files,
-					    sizeof *index->files, by_file);
+					    sizeof *index->files, hoist__order_texts);
 		index->entries[i] = (struct hoist__index_entry){
 			.tensor = r->pairs[i].tensor,
 			.file = (size_t)(file - index->files),

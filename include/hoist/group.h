@@ -116,7 +116,8 @@ typedef struct hoist_group {
 
 /* Opens the checkpoint at @path as hoist_checkpoint_open() does.  If there is nothing at @path, or
  * files are missing there (an index names one, a GGUF model has fewer parts, a folder is empty), and
- * the group is a "tcp:" group, a rank that has all files shows them: names, types, shapes, metadata.
+ * the group is a "tcp:" group, a rank that has all files shows them: names, types, shapes, metadata,
+ * and the digests that the files hold or that are kept beside them.
  * Such a checkpoint is loaded by hoist_group_load() alone, with the same group; the bytes of the
  * missing files then come from the other ranks.  The missing files have the names that they have on that
  * rank's machine, in the folder @path, or beside the file @path.  Blocks until such a rank has shown the

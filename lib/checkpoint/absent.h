@@ -28,6 +28,7 @@ struct hoist__shown_file {
 	char *name;
 	uint64_t bytes;
 	uint64_t sample[2]; /* hoist__checkpoint_sample() of the member's file */
+	char *digits;	    /* of the digests that the member keeps beside the file; NULL: none */
 };
 
 /* Files of this machine take the places of @shown's, by their names; @shown's other files become

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/order.h"
 #include "io/again.h"
 #include "lib/checkpoint/checkpoint.h"
 
@@ -63,11 +64,6 @@ static void free_names(struct folder *folder)
 			free(folder->names[k].list[i]);
 		free(folder->names[k].list);
 	}
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int add_name(struct names *names, const char *name)
@@ -140,7 +136,7 @@ static int list_folder(struct folder *folder)
 	for (size_t k = 0; k < N_KINDS; k++)
 		if (folder->names[k].n > 1)
 			qsort(folder->names[k].list, folder->names[k].n,
-			      sizeof *folder->names[k].list, compare_names);
+			      sizeof *folder->names[k].list, hoist__order_texts);
 	return err;
 }
 

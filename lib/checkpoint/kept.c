@@ -80,6 +80,25 @@ static char *beside(const char *path)
 
 /* --- reading --- */
 
+static bool are_digits(const struct hoist__checkpoint_file *shard, const char *text)
+{
+	return strspn(text, "0123456789abcdef") == shard->manifest->n_tensors * HOIST__DIGEST_HEX;
+}
+
+int hoist__kept_take(struct hoist__checkpoint_file *shard, char **digits)
+{
+	if (!are_digits(shard, *digits) ||
+	    (*digits)[shard->manifest->n_tensors * HOIST__DIGEST_HEX] != '\0')
+		return hoist__fail(-EBADMSG,
+				   "a member shows digests of %s that are not its %zu tensors'",
+				   shard->file->path, shard->manifest->n_tensors);
+	free(shard->kept);
+	shard->kept = *digits;
+	shard->digests = *digits;
+	*digits = NULL;
+	return 0;
+}
+
 /* Reads the digits.  Returns: 0; 1 if they are of another content; -ENOMEM; a failure to read. */
 static int read_digits(struct hoist__checkpoint_file *shard, const struct hoist__file *file)
 {
@@ -97,9 +116,8 @@ static int read_digits(struct hoist__checkpoint_file *shard, const struct hoist_
 		err = hoist__fail_nomem("digests", bytes);
 	else
 		err = hoist__file_read(file, 0, text, bytes);
-	if (err == 0 &&
-	    (memcmp(text, lines, n_lines) != 0 ||
-	     strspn(text + n_lines, "0123456789abcdef") != n_digits || text[bytes - 1] != '\n'))
+	if (err == 0 && (memcmp(text, lines, n_lines) != 0 || !are_digits(shard, text + n_lines) ||
+			 text[bytes - 1] != '\n'))
 		err = 1;
 	if (err == 0) {
 		memmove(text, text + n_lines, n_digits);

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/json-out.h"
+#include "base/order.h"
 #include "io/again.h"
 
 #define INDEX_NAME "index.json"
@@ -21,6 +22,13 @@
 static const struct hoist__tensor *tensor_at(const struct hoist_checkpoint *checkpoint, size_t t)
 {
 	return checkpoint->tensors[t].tensor;
+}
+
+/* The digits behind the first @at of the digests that are kept beside a file. */
+static size_t digits_left(const struct hoist_checkpoint *checkpoint, size_t file, size_t at)
+{
+	const char *kept = checkpoint->files[file].kept;
+	return kept != NULL ? strlen(kept + at) : 0;
 }
 
 static int check_size(const struct hoist_checkpoint *checkpoint)
@@ -32,17 +40,14 @@ static int check_size(const struct hoist_checkpoint *checkpoint)
 	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0)
 		while (hoist__gaps_next(&gaps, checkpoint, UINT64_MAX, &at, &n))
 			bytes += n;
+	for (size_t f = 0; f < checkpoint->n_files; f++)
+		bytes += digits_left(checkpoint, f, 0);
 	if (bytes > HOIST__TOUR_MOST_BYTES)
 		return hoist__fail(-ENOTSUP,
 				   "%llu bytes of the checkpoint's files are no tensor's: too many "
 				   "to be sent to a machine that lacks files",
 				   (unsigned long long)bytes);
 	return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int check_names(const struct hoist_checkpoint *checkpoint)
@@ -62,7 +67,7 @@ static int check_names(const struct hoist_checkpoint *checkpoint)
 				names[f], HOIST__FAR_REASON - 1);
 	}
 	if (err == 0)
-		qsort(names, n, sizeof(*names), compare_names);
+		qsort(names, n, sizeof(*names), hoist__order_texts);
 	for (size_t f = 1; err == 0 && f < n; f++)
 		if (strcmp(names[f - 1], names[f]) == 0)
 			err = hoist__fail(-ENOTSUP,
@@ -137,6 +142,26 @@ static int next_of_index(struct hoist__far_tour *tour, size_t n_files, unsigned 
 	return 1;
 }
 
+static bool next_of_digits(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
+			   struct hoist__far_message *ret)
+{
+	size_t *f = &tour->digits_file;
+	for (; *f < checkpoint->n_files && digits_left(checkpoint, *f, tour->digits_at) == 0;
+	     (*f)++)
+		tour->digits_at = 0;
+	if (*f == checkpoint->n_files)
+		return false;
+	const size_t left = digits_left(checkpoint, *f, tour->digits_at);
+	*ret = (struct hoist__far_message){
+		.kind = HOIST__FAR_DIGITS,
+		.n = (uint32_t)*f,
+		.at = tour->digits_at,
+		.bytes = (const unsigned char *)checkpoint->files[*f].kept + tour->digits_at,
+		.n_bytes = left < HOIST__TOUR_PIECE ? left : HOIST__TOUR_PIECE};
+	tour->digits_at += ret->n_bytes;
+	return true;
+}
+
 static int tell_file(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
 		     struct hoist__far_message *ret)
 {
@@ -194,6 +219,8 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 	}
 	if (tour->index_fd >= 0 && tour->index_at < tour->index_bytes)
 		return next_of_index(tour, checkpoint->n_files, buffer, ret);
+	if (next_of_digits(tour, checkpoint, ret))
+		return 1;
 	if (tour->ended)
 		return 0;
 	tour->ended = true;

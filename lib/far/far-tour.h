@@ -2,12 +2,14 @@
 /* lib/far/far-tour.h - a member with all files shows the checkpoint to a visitor that lacks some.
  *
  *     visitor    VISIT name
- *     member     FILE for each file, BYTES (all bytes of the files that are no tensor's), TOUR_END;
- *                or, if it lacks files itself, ROSTER for each other member, ROSTER_END and BYE
+ *     member     FILE for each file, BYTES (all bytes of the files that are no tensor's), DIGITS
+ *                (digests of tensors that are kept beside the files), TOUR_END; or, if it lacks
+ *                files itself, ROSTER for each other member, ROSTER_END and BYE
  *
  * The visitor makes files of the same names and sizes in a folder in memory, with holes where the
  * tensors are, opens them as any checkpoint, puts its own files in the places of those that it
- * has (hoist__checkpoint_localize()), and removes the folder.
+ * has (hoist__checkpoint_localize()), and removes the folder.  The kept digests count for the
+ * visitor, too (hoist__kept_take()): the files are those of the member.
  */
 #ifndef HOIST_LIB_FAR_FAR_TOUR_H
 #define HOIST_LIB_FAR_FAR_TOUR_H
@@ -16,7 +18,7 @@
 #include "lib/far/far-wire.h"
 
 #define HOIST__TOUR_PIECE ((size_t)48 << 10)
-#define HOIST__TOUR_MOST_BYTES ((uint64_t)512 << 20) /* that are no tensor's */
+#define HOIST__TOUR_MOST_BYTES ((uint64_t)512 << 20) /* that are no tensor's, and digits */
 #define HOIST__TOUR_MOST_FILES 100000u
 
 /* How far the files have been shown to a visitor. */
@@ -28,6 +30,8 @@ struct hoist__far_tour {
 	int index_fd; /* an index in memory, made for the visitor; -1: the checkpoint has none */
 	uint64_t index_bytes;
 	uint64_t index_at; /* those before it were told */
+	size_t digits_file;
+	size_t digits_at; /* of digits_file's kept digests: those before it were told */
 };
 
 /* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; files of one

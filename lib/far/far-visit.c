@@ -68,8 +68,10 @@ static void remove_folder(struct visit *visit)
 	(void)rmdir(visit->folder);
 	(void)close(visit->folder_fd);
 	visit->folder_fd = -1;
-	for (size_t f = 0; f < visit->n_files; f++)
+	for (size_t f = 0; f < visit->n_files; f++) {
 		free(visit->files[f].name);
+		free(visit->files[f].digits);
+	}
 	free(visit->files);
 	visit->files = NULL;
 	visit->n_files = 0;
@@ -131,6 +133,22 @@ static int take_bytes(struct visit *visit, const struct hoist__far_message *m)
 	return err < 0 ? hoist__fail_errno(err, "writing to %s", visit->folder) : 0;
 }
 
+static int take_digits(struct visit *visit, const struct hoist__far_message *m)
+{
+	char **digits = m->n < visit->n_files ? &visit->files[m->n].digits : NULL;
+	size_t n = digits != NULL && *digits != NULL ? strlen(*digits) : 0;
+	if (digits == NULL || m->at != n || m->n_bytes > HOIST__TOUR_MOST_BYTES - visit->bytes)
+		return hoist__fail(-EBADMSG, "a member shows digests that no file has");
+	char *longer = realloc(*digits, n + m->n_bytes + 1);
+	if (longer == NULL)
+		return hoist__fail_nomem("digests", n + m->n_bytes + 1);
+	memcpy(longer + n, m->bytes, m->n_bytes);
+	longer[n + m->n_bytes] = '\0';
+	*digits = longer;
+	visit->bytes += m->n_bytes;
+	return 0;
+}
+
 /* --- a visit --- */
 
 static void take_host(struct visit *visit, const struct hoist__far_message *m)
@@ -164,6 +182,8 @@ static int take(void *context, const struct hoist__far_message *m)
 	case HOIST__FAR_ROSTER:
 		take_host(visit, m);
 		return 0;
+	case HOIST__FAR_DIGITS:
+		return take_digits(visit, m);
 	case HOIST__FAR_TOUR_END:
 		return take_end(visit, m);
 	case HOIST__FAR_BYE:
@@ -241,6 +261,9 @@ static int open_shown_files(struct visit *visit, const char *path, unsigned flag
 				  checkpoint->n_files);
 	if (err == 0)
 		err = hoist__checkpoint_localize(checkpoint, path, visit->files);
+	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++)
+		if (visit->files[f].digits != NULL)
+			err = hoist__kept_take(&checkpoint->files[f], &visit->files[f].digits);
 	if (err < 0) {
 		hoist_checkpoint_close(checkpoint);
 		return err;

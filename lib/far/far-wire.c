@@ -308,27 +308,17 @@ static void nothing(struct cursor *c, struct hoist__far_message *m)
 }
 
 static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m) = {
-	[HOIST__FAR_HELLO] = hello,
-	[HOIST__FAR_ROSTER] = roster,
-	[HOIST__FAR_ROSTER_END] = nothing,
-	[HOIST__FAR_WANTS] = wants,
-	[HOIST__FAR_PATTERNS] = patterns,
-	[HOIST__FAR_READY] = ready,
-	[HOIST__FAR_BEAT] = beat,
-	[HOIST__FAR_ASK] = ask,
-	[HOIST__FAR_UNASK] = ticket,
-	[HOIST__FAR_REFUSE] = refuse,
-	[HOIST__FAR_OFFER] = offer,
-	[HOIST__FAR_LEND] = lend,
-	[HOIST__FAR_TOOK] = ticket,
-	[HOIST__FAR_WARN] = warn,
-	[HOIST__FAR_VISIT] = visit,
-	[HOIST__FAR_LOOK] = visit,
-	[HOIST__FAR_MEMBER] = member,
-	[HOIST__FAR_FILE] = file,
-	[HOIST__FAR_BYTES] = bytes,
-	[HOIST__FAR_TOUR_END] = tour_end,
-	[HOIST__FAR_BYE] = bye,
+	[HOIST__FAR_HELLO] = hello,	   [HOIST__FAR_ROSTER] = roster,
+	[HOIST__FAR_ROSTER_END] = nothing, [HOIST__FAR_WANTS] = wants,
+	[HOIST__FAR_PATTERNS] = patterns,  [HOIST__FAR_READY] = ready,
+	[HOIST__FAR_BEAT] = beat,	   [HOIST__FAR_ASK] = ask,
+	[HOIST__FAR_UNASK] = ticket,	   [HOIST__FAR_REFUSE] = refuse,
+	[HOIST__FAR_OFFER] = offer,	   [HOIST__FAR_LEND] = lend,
+	[HOIST__FAR_TOOK] = ticket,	   [HOIST__FAR_WARN] = warn,
+	[HOIST__FAR_VISIT] = visit,	   [HOIST__FAR_LOOK] = visit,
+	[HOIST__FAR_MEMBER] = member,	   [HOIST__FAR_FILE] = file,
+	[HOIST__FAR_BYTES] = bytes,	   [HOIST__FAR_DIGITS] = bytes,
+	[HOIST__FAR_TOUR_END] = tour_end,  [HOIST__FAR_BYE] = bye,
 };
 
 static void fields(struct cursor *c, struct hoist__far_message *m)

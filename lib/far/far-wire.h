@@ -19,7 +19,7 @@
 #include "net/fabric.h"
 #include "net/neighbour.h"
 
-#define HOIST__FAR_VERSION 3u
+#define HOIST__FAR_VERSION 4u
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
 #define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
 #define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */
@@ -45,6 +45,7 @@ enum hoist__far_kind {
 	HOIST__FAR_VISIT,    /* instead of HELLO: asks for the files (far-tour.h) */
 	HOIST__FAR_FILE,     /* file `n` is `text`, of `done` bytes */
 	HOIST__FAR_BYTES,    /* of file `n`, from byte `at` on */
+	HOIST__FAR_DIGITS,   /* the same, of the digests that are kept beside the file */
 	HOIST__FAR_LOOK,     /* instead of HELLO: asks for a MEMBER of each, then BYE */
 	HOIST__FAR_MEMBER,   /* one member, and how far the member is */
 	HOIST__FAR_TOUR_END, /* `text` is to be opened; "": the folder */
@@ -63,12 +64,12 @@ struct hoist__far_message {
 	uint64_t n_patterns;			       /* HELLO: of the wants */
 	uint64_t cell;				       /* ROSTER, READY: the first of a pace; ASK */
 	uint64_t ticket;			       /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
-	uint64_t at;				       /* WANTS, PATTERNS, BYTES, LEND */
+	uint64_t at;				       /* WANTS, PATTERNS, BYTES, DIGITS, LEND */
 	uint64_t done;				       /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n;				       /* WANTS, PATTERNS, FILE, BYTES, LEND */
-	uint32_t port;				       /* HELLO: at which the member listens */
-	int32_t err;				       /* BYE */
-	struct hoist__swarm_share share;	       /* BEAT */
+	uint32_t n;			 /* WANTS, PATTERNS, FILE, BYTES, DIGITS, LEND */
+	uint32_t port;			 /* HELLO: at which the member listens */
+	int32_t err;			 /* BYE */
+	struct hoist__swarm_share share; /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */
 	bool flag;	    /* HELLO, MEMBER: the member has all files; ROSTER: it has gone; ASK:
@@ -81,8 +82,8 @@ struct hoist__far_message {
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
 				       * address; BYE: why; REFUSE: why, if a reading failed; FILE,
 				       * TOUR_END: a file's name */
-	const unsigned char *bytes;   /* HELLO: the fabric's address; WANTS, PATTERNS, BYTES: in the
-				       * frame */
+	const unsigned char *bytes; /* HELLO: the fabric's address; WANTS, PATTERNS, BYTES, DIGITS:
+				     * in the frame */
 	size_t n_bytes;
 };
 

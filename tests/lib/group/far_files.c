@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Members whose files have the same headers and sizes: digests of the tensors, where both members
- * have them, decide whether the files are the same.  Plain C.  Exit: 0, 1, 77. */
+ * have them, decide whether the files are the same.  A member without the files has those that
+ * another one keeps.  Plain C.  Exit: 0, 1, 77. */
 #include "config.h"
 
 #include <errno.h>
@@ -140,6 +141,49 @@ static void other_digests_are_refused(void)
 	CHECK(strstr(said->text[refused], "`hoist digest`") != NULL);
 }
 
+/* --- a member without files --- */
+
+static int verified; /* what a load that compares digests returns */
+
+static void rank_that_verifies(unsigned rank)
+{
+	const hoist_group group = ranks_group(rank, 2);
+	const hoist_load_options o = {.size = sizeof o, .flags = HOIST_LOAD_VERIFY};
+	const char *here = rank == 0 ? support_path("model.safetensors") : "/not/on/this/machine";
+	unsigned char digest[2][16];
+	hoist_checkpoint *files = support_open("model.safetensors");
+	hoist_checkpoint *checkpoint = NULL;
+	hoist_load *load = NULL;
+	check_at("rank %u", rank);
+	OK(hoist_group_open(&group, here, 0, &checkpoint));
+	for (size_t t = 0; t < N_TENSORS; t++) {
+		OK(hoist_checkpoint_digest(files, t, digest[0]));
+		OK(hoist_checkpoint_digest(checkpoint, t, digest[1]));
+		CHECK(memcmp(digest[0], digest[1], sizeof digest[0]) == 0);
+	}
+	OK(hoist_group_load(&group, checkpoint, &o, &load));
+	CHECK(hoist_load_wait(load) == verified);
+	if (verified < 0)
+		support_said("digest");
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+	hoist_checkpoint_close(files);
+}
+
+/* Right ones; then wrong ones, so that nobody's load passes. */
+static void kept_digests_come_with_the_files(void)
+{
+	static const unsigned char wrong[N_TENSORS][16];
+	ranks_next_group();
+	ranks_run(2, rank_that_verifies, 0);
+	hoist_checkpoint *files = support_open("model.safetensors");
+	OK(hoist_checkpoint_keep_digests(files, N_TENSORS, wrong));
+	hoist_checkpoint_close(files);
+	verified = -EBADMSG;
+	ranks_next_group();
+	ranks_run(2, rank_that_verifies, 0);
+}
+
 int main(void)
 {
 	ranks_begin_far();
@@ -149,6 +193,7 @@ int main(void)
 	CASE(the_way_is_told);
 	CASE(who_has_no_digests_joins);
 	CASE(other_digests_are_refused);
+	CASE(kept_digests_come_with_the_files);
 	support_cleanup();
 	return 0;
 }
