@@ -25,8 +25,6 @@ static void add(struct hoist__fabric_facts *facts, const char *name)
 	if (n < 0 || (size_t)n >= sizeof facts->transports - used)
 		facts->transports[used] = '\0'; /* never a part of a name */
 	facts->n_more += facts->transports[used] == '\0';
-	facts->cuda = facts->cuda || begins(name, "cuda_");
-	facts->rocm = facts->rocm || begins(name, "rocm_");
 	facts->network = facts->network || (begins(name, "tcp/") && !begins(name, "tcp/lo"));
 	for (size_t i = 0; i < sizeof rdma / sizeof rdma[0]; i++)
 		if (begins(name, rdma[i]))
@@ -134,12 +132,6 @@ int hoist__fabric_way(const struct hoist__fabric_peer *peer, char *text, size_t 
 {
 	struct way way = {.text = text, .bytes = bytes};
 	return peer->broken ? 0 : read_lines(print_endpoint, peer->ep, take_lane, &way);
-}
-
-int hoist__fabric_transports(const struct hoist__fabric *fabric, struct hoist__fabric_facts *ret)
-{
-	*ret = (struct hoist__fabric_facts){.rdma = false};
-	return read_lines(print_context, fabric->context, take_line, ret);
 }
 
 /* --- for doctor --- */

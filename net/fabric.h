@@ -181,8 +181,6 @@ struct hoist__fabric_facts {
 	char transports[4096]; /* "tcp/eth0 posix/memory ...": transport/device, in UCX's order */
 	unsigned n_more;       /* that have no room there */
 	bool rdma;	       /* one is RDMA */
-	bool cuda;	       /* one moves memory of CUDA's devices */
-	bool rocm;	       /* one moves that of ROCm's */
 	bool network;	       /* one reaches other machines */
 };
 
@@ -190,9 +188,6 @@ struct hoist__fabric_facts {
  * @text, words that are not there yet.  UCX knows them once bytes have gone.  Not from a handler.
  * Returns: 0; -ENOMEM. */
 int hoist__fabric_way(const struct hoist__fabric_peer *peer, char *text, size_t bytes);
-
-/* Finds `transports` and what follows it.  Returns: 0; -ENOMEM. */
-int hoist__fabric_transports(const struct hoist__fabric *fabric, struct hoist__fabric_facts *ret);
 
 /* Returns: as hoist__fabric_open(). */
 int hoist__fabric_probe(struct hoist__fabric_facts *ret);

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "lib/core/options.h"
-#include "lib/device/device.h"
 #include "lib/far/far.h"
 
 /* Adds to a text, cut at its end. */
@@ -78,29 +77,12 @@ void hoist__far_note_way(struct hoist__far *far, struct hoist__far_peer *peer)
 		hoist__log(load, "group \"%s\": %s", far->name, hoist_error());
 }
 
-/* Bytes for devices pass through slots of the host's. */
-static void add_slots(struct hoist__far *far)
-{
-	hoist_device *device = hoist__load_staging_device(far->load);
-	bool cuda = hoist__dev_api(hoist__device_dev(device)) == HOIST__API_CUDA;
-	struct hoist__fabric_facts facts;
-	if (hoist__fabric_transports(far->fabric, &facts) < 0)
-		return;
-	append(far->account.way, sizeof far->account.way, ", host slots: ");
-	if (cuda ? facts.cuda : facts.rocm)
-		append(far->account.way, sizeof far->account.way,
-		       "hoist has UCX move the host's memory only, though UCX has a %s transport "
-		       "here",
-		       cuda ? "CUDA" : "ROCm");
-	else
-		append(far->account.way, sizeof far->account.way, "UCX has no %s transport here",
-		       cuda ? "CUDA" : "ROCm");
-}
-
 static void write_way(struct hoist__far *far)
 {
 	if (far->account.way[0] != '\0' && !far->load->to_host)
-		add_slots(far);
+		append(far->account.way, sizeof far->account.way,
+		       ", host slots: there each cell's digest is compared before a device gets "
+		       "the cell");
 	if (far->account.has_loan)
 		append(far->account.way, sizeof far->account.way,
 		       "%smemory that members of this machine share",
