@@ -58,7 +58,7 @@
  * file at the end.  All ranks must see the folder (a shared file system).
  *
  * A load begins once n_ranks have come, or, if n_ranks is 0, nobody new has come for a second; after
- * the timeout, with those that are there.  A rank that comes when others have begun takes part from
+ * the timeout, with those that are there.  A rank that has come and died is not waited for.  A rank that comes when others have begun takes part from
  * a place on that they have not reached: some tens of MiB ahead, or, if digests are made, the
  * beginning of the next tensor or file.  It reads the bytes before by itself, or asks the others for them if it has no
  * files.  A rank that has all that it wants stays until those that need its bytes have them.

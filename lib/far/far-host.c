@@ -35,6 +35,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		if (peer == to || !peer->has_hello || (to->visits && !peer->shows))
 			continue;
 		m.id = peer->id;
+		m.n = peer->rank;
 		m.cell = peer->first_cell;
 		m.flag = false;
 		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
@@ -44,6 +45,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		if (!far->known[i].gone)
 			continue;
 		m.id = far->known[i].id;
+		m.n = far->known[i].rank;
 		m.cell = far->known[i].first_cell;
 		m.flag = true;
 		m.text[0] = '\0';

@@ -174,6 +174,7 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 	known->met = true;
 	known->gone = known->gone || roster->flag;
 	known->first_cell = (size_t)roster->cell;
+	known->rank = roster->n;
 	if (known->n_at == 0) { /* a folder names more */
 		if (known->gone || !hoist__far_is_address(roster->text) ||
 		    hoist__address_find(roster->text, false, known->at, 1) < 0)
@@ -191,6 +192,7 @@ void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gon
 		return;
 	known->gone = known->met = true;
 	known->first_cell = gone->first_cell;
+	known->rank = gone->rank;
 }
 
 static bool has_peer(const struct hoist__far *far, uint64_t id)
@@ -201,11 +203,16 @@ static bool has_peer(const struct hoist__far *far, uint64_t id)
 	return false;
 }
 
+static bool has_gone(const struct hoist__far *far, const struct hoist__far_known *known)
+{
+	return known->gone && known->met && !has_peer(far, known->id);
+}
+
 unsigned hoist__far_n_gone(const struct hoist__far *far)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < far->n_known; i++)
-		n += far->known[i].gone && far->known[i].met && !has_peer(far, far->known[i].id);
+		n += has_gone(far, &far->known[i]);
 	return n;
 }
 
@@ -257,11 +264,23 @@ static void look_for_door(struct hoist__far *far, uint64_t now)
 
 struct census {
 	unsigned n;	    /* members that have said HELLO */
+	unsigned n_lost;    /* ranks that came and have gone, and have not come again */
 	bool all_listed;    /* of all connections */
 	bool all_joined;    /* all that are listed have said READY, and heard it */
 	bool begun;	    /* somebody has */
 	size_t first_after; /* the furthest cell that one of those that have begun has done */
 };
+
+/* Is a rank there that has gone?  Or does an earlier entry stand for this rank? */
+static bool has_rank(const struct hoist__far *far, const struct hoist__far_known *gone)
+{
+	bool has = far->rank == gone->rank;
+	for (unsigned i = 0; i < HOIST__FAR_PEERS && !has; i++)
+		has = far->peers[i].has_hello && far->peers[i].rank == gone->rank;
+	for (const struct hoist__far_known *k = far->known; k < gone && !has; k++)
+		has = k->rank == gone->rank && has_gone(far, k);
+	return has;
+}
 
 static struct census count_members(const struct hoist__far *far)
 {
@@ -280,9 +299,12 @@ static struct census count_members(const struct hoist__far *far)
 		if (peer->done > census.first_after)
 			census.first_after = peer->done;
 	}
-	for (unsigned i = 0; i < far->n_known; i++)
-		if (!far->known[i].gone && !has_peer(far, far->known[i].id))
+	for (unsigned i = 0; i < far->n_known; i++) {
+		const struct hoist__far_known *known = &far->known[i];
+		if (!known->gone && !has_peer(far, known->id))
 			census.all_listed = false;
+		census.n_lost += has_gone(far, known) && !has_rank(far, known);
+	}
 	return census;
 }
 
@@ -305,7 +327,7 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 	/* The turns of those that have gone count. */
 	for (unsigned i = 0; err == 0 && i < far->n_known; i++) {
 		struct hoist__swarm_wants none = {.n_cells = 0};
-		if (!far->known[i].gone || !far->known[i].met || has_peer(far, far->known[i].id))
+		if (!has_gone(far, &far->known[i]))
 			continue;
 		int number = hoist__swarm_join(far->swarm, far->known[i].id, 0, false,
 					       far->known[i].first_cell, &none, now);
@@ -318,20 +340,17 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 
 static void begin(struct hoist__far *far, const struct census *census, bool late)
 {
-	/* Members that had little to load may have ended since. */
-	unsigned n_swarm = hoist__swarm_members(far->swarm);
-	unsigned n_came = census->n + 1 > n_swarm ? census->n + 1 : n_swarm;
+	unsigned n_came = 1 + census->n + census->n_lost;
 	const char *why = far->denied	       ? "a member there has another secret"
 			  : far->met_door      ? ""
 			  : far->folder_fd < 0 ? "nobody listens there"
 					       : "a member that is named there does not answer";
 	if (far->n_ranks > n_came)
-		(void)snprintf(far->note, sizeof far->note,
-			       "%u of %u members came to %.100s%s%s%.*s", n_came, far->n_ranks,
-			       far->door_text, why[0] != '\0' ? "; " : "", why, HOIST__FAR_TEXT / 2,
-			       far->crowded);
+		hoist__far_note(far, "%u of %u members came to %.100s%s%s%.*s", n_came,
+				far->n_ranks, far->door_text, why[0] != '\0' ? "; " : "", why,
+				HOIST__FAR_TEXT / 2, far->crowded);
 	else if (late && !far->met_door)
-		(void)snprintf(far->note, sizeof far->note, "%.100s: %s", far->door_text, why);
+		hoist__far_note(far, "%.100s: %s", far->door_text, why);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
 		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
 		   far->note);
@@ -353,7 +372,7 @@ void hoist__far_meet(struct hoist__far *far, uint64_t now)
 		return;
 	struct census census = count_members(far);
 	bool late = now > far->opened_at + far->timeout_ns;
-	bool enough = far->n_ranks != 0 ? census.n + 1 >= far->n_ranks
+	bool enough = far->n_ranks != 0 ? 1 + census.n + census.n_lost >= far->n_ranks
 					: now > far->met_at + HOIST__FAR_GATHER_NS;
 	bool complete = far->met_door && census.all_listed && (enough || census.begun);
 	pthread_mutex_lock(&far->lock);

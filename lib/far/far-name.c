@@ -63,6 +63,7 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 		return hoist__fail_nomem("a member of a group", sizeof *far);
 	far->source.ops = &hoist__far_ops;
 	far->n_ranks = group->n_ranks;
+	far->rank = group->rank;
 	far->reads = true;
 	far->listen_fd = far->folder_fd = far->bell = far->shared_fd = -1;
 	for (unsigned i = 0; i < HOIST__FAR_DOORS; i++)

@@ -48,14 +48,6 @@ static void leave_swarm(struct hoist__far *far, struct hoist__far_peer *peer, ui
 	peer->joined = false;
 }
 
-/* A member has left without a farewell: the report says so. */
-static void note_loss(struct hoist__far *far, const struct hoist__far_peer *peer, const char *why)
-{
-	size_t n = strlen(far->note);
-	(void)snprintf(far->note + n, sizeof far->note - n, "%sthe member at %s was left out: %s",
-		       n > 0 ? "; " : "", peer->at.text, why);
-}
-
 void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, const char *why,
 			  uint64_t now)
 {
@@ -64,8 +56,8 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
 			   (unsigned long long)gone.id, gone.at.text, why);
-	if (gone.joined && !atomic_load(&far->stopping))
-		note_loss(far, &gone, why);
+	if (gone.has_hello && !gone.farewell && !atomic_load(&far->stopping))
+		hoist__far_note(far, "the member at %s was left out: %s", gone.at.text, why);
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
@@ -102,6 +94,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.id = far->id,
 		.n_cells = far->cells.n,
 		.n_patterns = far->wants.n_patterns,
+		.n = far->rank,
 		.port = hoist__address_port(&far->listen_at),
 		.place = far->place,
 		.flag = far->load->checkpoint->n_absent == 0,
@@ -300,6 +293,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 		return err;
 	peer->has_hello = true;
 	peer->id = m->id;
+	peer->rank = m->n;
 	peer->shows = peer->reads = m->flag;
 	peer->place = m->place;
 	hoist__far_meet_neighbour(far, peer);

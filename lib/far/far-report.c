@@ -23,6 +23,16 @@ static void append(char *text, size_t bytes, const char *format, ...)
 	va_end(arguments);
 }
 
+void hoist__far_note(struct hoist__far *far, const char *format, ...)
+{
+	va_list arguments;
+	append(far->note, sizeof far->note, "%s", far->note[0] != '\0' ? "; " : "");
+	char *end = far->note + strlen(far->note);
+	va_start(arguments, format);
+	(void)vsnprintf(end, sizeof far->note - (size_t)(end - far->note), format, arguments);
+	va_end(arguments);
+}
+
 /* --- damage --- */
 
 void hoist__far_note_damage(struct hoist__far *far, uint64_t id, const char *at, bool seen)

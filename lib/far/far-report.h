@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "net/address.h"
 
 #define HOIST__FAR_DAMAGED 8u /* members that the report names */
@@ -28,6 +29,9 @@ struct hoist__far_account {
 	char damage[1280];
 	char way[512]; /* transports of UCX by which bytes have gone */
 };
+
+/* Adds to the report's note, and "; " before.  The far thread's. */
+void hoist__far_note(struct hoist__far *far, const char *format, ...) HOIST__PRINTF(2, 3);
 
 /* Notes that the bytes of a member were wrong, as this member has @seen, or another one says.
  * Pre: lock. */

@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/json-out.h"
-#include "base/order.h"
 #include "io/again.h"
 
 #define INDEX_NAME "index.json"
@@ -52,30 +51,16 @@ static int check_size(const struct hoist_checkpoint *checkpoint)
 
 static int check_names(const struct hoist_checkpoint *checkpoint)
 {
-	size_t n = checkpoint->n_files;
-	const char **names = calloc(n + 1, sizeof(*names));
-	int err = 0;
-	if (names == NULL)
-		return hoist__fail_nomem("the names of files", n);
-	for (size_t f = 0; f < n && err == 0; f++) {
-		names[f] = hoist__checkpoint_file_name(checkpoint, f);
-		if (strlen(names[f]) >= HOIST__FAR_REASON)
-			err = hoist__fail(
+	for (size_t f = 0; f < checkpoint->n_files; f++) {
+		const char *name = hoist__checkpoint_file_name(checkpoint, f);
+		if (strlen(name) >= HOIST__FAR_REASON)
+			return hoist__fail(
 				-ENOTSUP,
 				"the name %.80s... has more than %u bytes: the checkpoint "
 				"cannot be shown to a machine that lacks files",
-				names[f], HOIST__FAR_REASON - 1);
+				name, HOIST__FAR_REASON - 1);
 	}
-	if (err == 0)
-		qsort(names, n, sizeof(*names), hoist__order_texts);
-	for (size_t f = 1; err == 0 && f < n; f++)
-		if (strcmp(names[f - 1], names[f]) == 0)
-			err = hoist__fail(-ENOTSUP,
-					  "the checkpoint has several files of the name %s: it "
-					  "cannot be shown to a machine that lacks files",
-					  names[f]);
-	free(names);
-	return err;
+	return 0;
 }
 
 /* Writes an index that names the tensors that the checkpoint offers. */
@@ -142,21 +127,18 @@ static int next_of_index(struct hoist__far_tour *tour, size_t n_files, unsigned 
 	return 1;
 }
 
-static bool next_of_digits(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			   struct hoist__far_message *ret)
+static bool tell_digits(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
+			struct hoist__far_message *ret)
 {
-	size_t *f = &tour->digits_file;
-	for (; *f < checkpoint->n_files && digits_left(checkpoint, *f, tour->digits_at) == 0;
-	     (*f)++)
-		tour->digits_at = 0;
-	if (*f == checkpoint->n_files)
+	const size_t f = tour->gaps.file;
+	const size_t left = digits_left(checkpoint, f, tour->digits_at);
+	if (left == 0)
 		return false;
-	const size_t left = digits_left(checkpoint, *f, tour->digits_at);
 	*ret = (struct hoist__far_message){
 		.kind = HOIST__FAR_DIGITS,
-		.n = (uint32_t)*f,
+		.n = (uint32_t)f,
 		.at = tour->digits_at,
-		.bytes = (const unsigned char *)checkpoint->files[*f].kept + tour->digits_at,
+		.bytes = (const unsigned char *)checkpoint->files[f].kept + tour->digits_at,
 		.n_bytes = left < HOIST__TOUR_PIECE ? left : HOIST__TOUR_PIECE};
 	tour->digits_at += ret->n_bytes;
 	return true;
@@ -205,7 +187,9 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 	uint64_t n;
 	if (tour->files_told < checkpoint->n_files + (tour->index_fd >= 0))
 		return tell_file(tour, checkpoint, ret);
-	for (; gaps->file < checkpoint->n_files; gaps->file++, gaps->at = 0) {
+	for (; gaps->file < checkpoint->n_files; gaps->file++, gaps->at = 0, tour->digits_at = 0) {
+		if (tell_digits(tour, checkpoint, ret))
+			return 1;
 		if (!hoist__gaps_next(gaps, checkpoint, HOIST__TOUR_PIECE, &at, &n))
 			continue;
 		*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
@@ -219,8 +203,6 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 	}
 	if (tour->index_fd >= 0 && tour->index_at < tour->index_bytes)
 		return next_of_index(tour, checkpoint->n_files, buffer, ret);
-	if (next_of_digits(tour, checkpoint, ret))
-		return 1;
 	if (tour->ended)
 		return 0;
 	tour->ended = true;

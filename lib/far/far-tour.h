@@ -30,12 +30,11 @@ struct hoist__far_tour {
 	int index_fd; /* an index in memory, made for the visitor; -1: the checkpoint has none */
 	uint64_t index_bytes;
 	uint64_t index_at; /* those before it were told */
-	size_t digits_file;
-	size_t digits_at; /* of digits_file's kept digests: those before it were told */
+	size_t digits_at;  /* of the digits of gaps.file: those before it were told */
 };
 
-/* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; files of one
- * name in several folders, or a name of HOIST__FAR_REASON bytes); as memfd_create() and writing. */
+/* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; a name
+ * of HOIST__FAR_REASON bytes); as memfd_create() and writing. */
 int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint);
 
 /* The next message, whose bytes lie in @buffer of HOIST__TOUR_PIECE bytes.

@@ -35,8 +35,7 @@ struct visit {
 
 /* --- the folder --- */
 
-/* In memory where that can be had: holes cost nothing, and nothing stays behind a crash for long.
- */
+/* In memory where that can be had: holes cost nothing, and a crash leaves nothing for long. */
 static int make_folder(struct visit *visit)
 {
 	static const char *const places[] = {"/dev/shm", "/tmp"};
@@ -103,6 +102,12 @@ static int take_file(struct visit *visit, const struct hoist__far_message *m)
 	files[visit->n_files++] = (struct hoist__shown_file){
 		.name = name, .bytes = m->done, .sample = {m->digest.low, m->digest.high}};
 	int fd = open_shown(visit, name, O_CREAT | O_EXCL | O_WRONLY);
+	if (fd == -EEXIST)
+		return hoist__fail(
+			-ENOTSUP,
+			"the checkpoint has several files of the name %s: they cannot be "
+			"shown to a machine that lacks files",
+			name);
 	if (fd < 0)
 		return fd;
 	int err = ftruncate(fd, (off_t)m->done) < 0 ? -errno : 0;
@@ -159,8 +164,7 @@ static void take_host(struct visit *visit, const struct hoist__far_message *m)
 		hoist__address_find(m->text, false, &visit->hosts[visit->n_hosts], 1) == 1;
 }
 
-/* The checkpoint is the folder, or a file of those that were shown: no path that leads elsewhere.
- */
+/* The checkpoint is the folder, or a file of those that were shown: no path leads elsewhere. */
 static int take_end(struct visit *visit, const struct hoist__far_message *m)
 {
 	bool known = m->text[0] == '\0';

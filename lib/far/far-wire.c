@@ -119,6 +119,7 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	identity(c, m);
 	field(c, &m->n_cells, 8);
 	field(c, &m->n_patterns, 8);
+	field32(c, &m->n);
 	field32(c, &m->port);
 	field(c, &m->place.machine, 8);
 	field32(c, &m->place.process);
@@ -166,6 +167,7 @@ static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, u
 static void roster(struct cursor *c, struct hoist__far_message *m)
 {
 	field(c, &m->id, 8);
+	field32(c, &m->n);
 	field(c, &m->cell, 8);
 	flag(c, &m->flag);
 	text(c, m->text);

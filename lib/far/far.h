@@ -39,12 +39,12 @@
  *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
  *
- * A member is ready once it has the wants of all that it knows of, and these are n_ranks; if
- * n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It begins once all others
- * are ready.  After the group's timeout a member does both, also if members are missing.  A member
- * that finds others which have begun is late (swarm.h).  A door of another group, and a member with
- * other files, send the member away: BYE with an error.  So does a member that has had as many
- * others as a swarm has numbers.
+ * A member is ready once it has the wants of all that it knows of, and these are n_ranks, with the
+ * ranks that have gone; if n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It
+ * begins once all others are ready.  After the group's timeout a member does both, also if members
+ * are missing.  A member that finds others which have begun is late (swarm.h).  A door of another
+ * group, a member with other files, and one that has had as many others as a swarm has numbers send
+ * the member away: BYE with an error.
  *
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
@@ -151,7 +151,7 @@ struct hoist__far_peer {
 	bool reads; /* it has files: all, or some; before it has joined, as far as is known */
 	size_t first_cell;
 	size_t done; /* of its pace */
-	unsigned number;
+	unsigned number, rank;
 	struct hoist__address at;	 /* at which it listens */
 	struct hoist__fabric_peer *bulk; /* NULL: before HELLO */
 	bool moved;			 /* bytes have gone or come through the fabric */
@@ -170,6 +170,7 @@ struct hoist__far_known {
 	bool gone;
 	bool met;	/* by this member or by one that has told so: its turns count */
 	bool earlier;	/* it was in the folder before this member */
+	unsigned rank;
 	unsigned tries; /* of its addresses, in turn */
 	uint64_t after; /* it is connected to then, if it has not connected itself */
 	size_t first_cell;
@@ -217,6 +218,7 @@ enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
 struct hoist__far {
 	struct hoist__load_source source;
 	unsigned n_ranks; /* 0: unknown */
+	unsigned rank;	  /* below n_ranks */
 	char *name;	  /* behind the door's address, or the folder */
 	char *door_text;  /* "host:port"; the folder */
 	int folder_fd;	  /* -1: the group has a door */
@@ -407,8 +409,7 @@ void hoist__far_find_doors(struct hoist__far *far);
 
 /* --- far-peer.c: the far thread's --- */
 
-/* A peer for the channel, which becomes the peer's, also on failure.  NULL: there is no free entry.
- */
+/* A peer for the channel, which becomes the peer's, also on failure.  NULL: no entry is free. */
 struct hoist__far_peer *hoist__far_peer_add(struct hoist__far *far, struct hoist__channel *channel,
 					    bool connector, uint64_t now);
 

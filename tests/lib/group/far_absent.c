@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks on machines without the files: they open and load what another rank has.  A rank whose disk
- * fails; who looks at a group; a host of two addresses; a group that is full. */
+ * fails. */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,214 +232,6 @@ static void a_path_that_leads_elsewhere_is_refused(void)
 	ranks_end(liar, 0);
 }
 
-/* --- looking at a group --- */
-
-static void waiting_rank(unsigned rank)
-{
-	const hoist_group group = ranks_group(rank, 2);
-	hoist_load_options o = {.size = sizeof o};
-	ranks_load(&group, path, &o, NULL);
-	CHECK(said->err[rank] == 0);
-}
-
-struct seen {
-	unsigned n;
-	unsigned n_begun;
-	uint64_t bytes;
-};
-
-static int see(void *context, const hoist_group_member *member)
-{
-	struct seen *seen = context;
-	seen->n++;
-	seen->n_begun += member->begun != 0;
-	seen->bytes = member->bytes;
-	CHECK(member->size == sizeof *member && member->id != 0 && member->has_files);
-	CHECK(strncmp(member->address, "127.0.0.1:", 10) == 0 ||
-	      strncmp(member->address, "two.test:", 9) == 0);
-	CHECK(member->done_bytes <= member->bytes);
-	return 0;
-}
-
-static void look_until_seen(const hoist_group *group, struct seen *seen)
-{
-	for (uint64_t until = 0; seen->n == 0 && patience(&until);)
-		(void)hoist_group_look(group, see, seen);
-}
-
-static int stop_at_once(void *context, const hoist_group_member *member)
-{
-	(void)context;
-	(void)member;
-	return -ECANCELED;
-}
-
-static void a_group_that_waits_is_seen(void)
-{
-	path = ranks_big();
-	ranks_next_group();
-	const hoist_group group = ranks_group(0, 2);
-	struct seen seen = {.n = 0};
-	CHECK(hoist_group_look(&group, see, &seen) == -ECONNREFUSED);
-	pid_t first = ranks_start(0, waiting_rank);
-	look_until_seen(&group, &seen);
-	CHECK(seen.n == 1 && seen.n_begun == 0 && seen.bytes >= BIG_BYTES);
-	CHECK(hoist_group_look(&group, stop_at_once, NULL) == -ECANCELED);
-	hoist_group other = group;
-	char name[64];
-	(void)snprintf(name, sizeof name, "%sx", group.name);
-	other.name = name;
-	CHECK(hoist_group_look(&other, see, &seen) == -EINVAL);
-	support_said("at 127.0.0.1:");
-	other.name = group.name;
-	other.secret = "another secret of a group";
-	CHECK(hoist_group_look(&other, see, &seen) == -EACCES);
-	other.name = "shm:x";
-	CHECK(hoist_group_look(&other, see, &seen) == -ENOTSUP);
-	CHECK(hoist_group_look(&group, NULL, NULL) == -EINVAL);
-	pid_t second = ranks_start(1, waiting_rank);
-	ranks_end(first, 0);
-	ranks_end(second, 0);
-}
-
-/* --- a host of two addresses --- */
-
-static bool knows_ipv6; /* this process */
-
-/* HOST has one address of each family.  A member knows both, or that of IPv4 alone. */
-WRAP(int, getaddrinfo,
-     (const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret))
-{
-	struct addrinfo *v6;
-	if (strcmp(host, "two.test") != 0)
-		return __real_getaddrinfo(host, port, hints, ret);
-	int code = __real_getaddrinfo("127.0.0.1", port, hints, ret);
-	if (code != 0 || !knows_ipv6 || __real_getaddrinfo("::1", port, hints, &v6) != 0)
-		return code;
-	v6->ai_next = *ret;
-	*ret = v6;
-	return 0;
-}
-
-static void rank_at_two_doors(unsigned rank)
-{
-	hoist_group group = ranks_group(rank, 2);
-	hoist_group_report report = {.size = sizeof report};
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
-	char name[64];
-	(void)snprintf(name, sizeof name, "tcp://two.test%s", strrchr(group.name, ':'));
-	group.name = name;
-	knows_ipv6 = rank == 0;
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	OK(hoist_load_wait(load));
-	OK(hoist_group_get_report(load, &report));
-	check_at("rank %u: %s", rank, report.note);
-	CHECK(report.n_members == 2);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-}
-
-/* The door is one that knows both. */
-static void members_meet_at_either_address(void)
-{
-	path = ranks_big();
-	ranks_next_group();
-	const hoist_group group = ranks_group(0, 2);
-	struct seen seen = {.n = 0};
-	pid_t first = ranks_start(0, rank_at_two_doors);
-	look_until_seen(&group, &seen);
-	ranks_end(ranks_start(1, rank_at_two_doors), 0);
-	ranks_end(first, 0);
-}
-
-/* --- more members than a group can have --- */
-
-static void next_frame(struct hoist__channel *channel, struct hoist__far_message *ret)
-{
-	struct hoist__frame frame;
-	uint64_t until = 0;
-	while (!hoist__channel_next(channel, &frame)) {
-		CHECK(patience(&until));
-		OK(hoist__channel_work(channel));
-	}
-	OK(hoist__far_unpack(&frame, ret));
-}
-
-/* Greets as one member more.  Returns: the first answer. */
-static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
-{
-	struct hoist__address door;
-	struct hoist__secret secret;
-	struct hoist__channel *channel = NULL;
-	struct hoist__far_message answer;
-	char text[64];
-	(void)sscanf(ranks_group(0, 1).name, "tcp://%63[^/]", text);
-	CHECK(hoist__address_find(text, false, &door, 1) == 1);
-	OK(hoist__secret_find(NULL, &secret));
-	OK(hoist__channel_connect(&door, &secret, &channel));
-	for (uint64_t until = 0; !hoist__channel_proved(channel);) {
-		CHECK(patience(&until));
-		OK(hoist__channel_work(channel));
-	}
-	hello->id = id;
-	send_message(channel, hello);
-	while (hoist__channel_queued(channel) > 0)
-		OK(hoist__channel_work(channel));
-	next_frame(channel, &answer);
-	check_at("member %llu: message %d, %s", (unsigned long long)id, (int)answer.kind,
-		 answer.text);
-	CHECK(answer.kind == HOIST__FAR_HELLO ||
-	      (answer.err == -ENOSPC && strstr(answer.text, "128 members") != NULL));
-	return answer.kind; /* the channel stays */
-}
-
-static void crowd(unsigned rank)
-{
-	static struct side side;
-	struct seen seen = {.n = 0};
-	const hoist_group group = ranks_group(rank, 0);
-	hoist_checkpoint *checkpoint = support_open(path);
-	struct hoist__far_message m = {.kind = HOIST__FAR_HELLO, .port = 1, .text = "test"};
-	const void *address;
-	OK(hoist_group_look(&group, see, &seen));
-	OK(hoist__checkpoint_identify(checkpoint, m.identity));
-	side_open(&side, "tcp");
-	hoist__fabric_address(side.fabric, &address, &m.n_bytes);
-	m.bytes = address;
-	m.n_cells = seen.bytes / HOIST__CELL_BYTES;
-	for (unsigned i = 1; i < HOIST__SWARM_MEMBERS; i++)
-		CHECK(greet(&m, i) == HOIST__FAR_HELLO);
-	for (unsigned i = 0; i < 3; i++)
-		CHECK(greet(&m, 1000 + i) == HOIST__FAR_BYE);
-}
-
-static void rank_too_many(unsigned rank)
-{
-	const hoist_group group = ranks_group(rank, 2);
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	CHECK(hoist_load_wait(load) == -ENOSPC);
-	support_said("128 members");
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-}
-
-static void a_group_that_is_full_says_so(void)
-{
-	path = ranks_big();
-	ranks_next_group();
-	const hoist_group group = ranks_group(0, 2);
-	struct seen seen = {.n = 0};
-	pid_t first = ranks_start(0, waiting_rank);
-	look_until_seen(&group, &seen);
-	ranks_end(ranks_start(1, crowd), 0);
-	ranks_end(ranks_start(1, rank_too_many), 0);
-	CHECK(kill(first, SIGKILL) == 0);
-	ranks_end(first, 1);
-}
-
 int main(void)
 {
 	ranks_begin_far();
@@ -449,9 +239,6 @@ int main(void)
 	CASE(all_formats);
 	CASE(what_one_cannot_read_another_gives);
 	CASE(a_path_that_leads_elsewhere_is_refused);
-	CASE(a_group_that_waits_is_seen);
-	CASE(members_meet_at_either_address);
-	CASE(a_group_that_is_full_says_so);
 	support_cleanup();
 	return 0;
 }
