@@ -67,21 +67,22 @@ int hoist__far_ask(struct hoist__far *far, const struct hoist__address *at,
 struct looking {
 	int (*each)(void *context, const hoist_group_member *member);
 	void *context;
+	const struct hoist__address *at; /* of the member that is asked */
 	bool answered;
 };
 
 static int take_member(void *context, const struct hoist__far_message *m)
 {
 	struct looking *looking = context;
-	looking->answered = true;
 	if (m->kind == HOIST__FAR_BYE)
 		return m->err < 0 ? hoist__fail(m->err, "%s", m->text) : 1;
 	if (m->kind != HOIST__FAR_MEMBER)
 		return 0;
+	looking->answered = true;
 	const hoist_group_member member = {
 		.size = sizeof member,
 		.id = m->id,
-		.address = m->text,
+		.address = m->text[0] != '\0' ? m->text : looking->at->text,
 		.has_files = m->flag,
 		.begun = m->begun,
 		.bytes = m->n_cells * HOIST__CELL_BYTES,
@@ -107,10 +108,10 @@ int hoist__far_look(const hoist_group *group,
 	err = far->n_doors > 0 ? -ECONNREFUSED
 			       : hoist__fail(-ECONNREFUSED, "no member of the group is in %.200s",
 					     far->door_text);
-	for (unsigned i = 0; i < far->n_doors && err < 0 && err != -EACCES && !looking.answered;
-	     i++)
-		err = hoist__far_ask(far, &far->door[i], HOIST__FAR_LOOK, take_member, &looking,
-				     end);
+	for (unsigned i = 0; i < far->n_doors && err < 0 && !looking.answered; i++) {
+		looking.at = &far->door[i];
+		err = hoist__far_ask(far, looking.at, HOIST__FAR_LOOK, take_member, &looking, end);
+	}
 	source->ops->destroy(source);
 	if (err == -EADDRINUSE) /* a group of another name */
 		return hoist__fail_in(-EINVAL, "looking at the group");

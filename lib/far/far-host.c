@@ -73,8 +73,8 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 		return hoist__far_send_away(far, to,
 					    hoist__far_fail_name(far, far->name, look->text));
 	memcpy(m.counts, far->beat_counts, sizeof m.counts);
-	(void)snprintf(m.text, sizeof m.text, "%s",
-		       far->is_door ? far->door_text : far->listen_at.text);
+	if (far->is_door) /* else the visitor knows the address that it has reached */
+		(void)snprintf(m.text, sizeof m.text, "%s", far->door_text);
 	hoist__far_say(far, to, &m);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];

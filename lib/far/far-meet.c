@@ -341,10 +341,10 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 static void begin(struct hoist__far *far, const struct census *census, bool late)
 {
 	unsigned n_came = 1 + census->n + census->n_lost;
-	const char *why = far->denied	       ? "a member there has another secret"
-			  : far->met_door      ? ""
-			  : far->folder_fd < 0 ? "nobody listens there"
-					       : "a member that is named there does not answer";
+	const char *why = far->unmet[0] != '\0' ? far->unmet
+			  : far->met_door	? ""
+			  : far->folder_fd < 0	? "nobody listens there"
+						: "a member that is named there does not answer";
 	if (far->n_ranks > n_came)
 		hoist__far_note(far, "%u of %u members came to %.100s%s%s%.*s", n_came,
 				far->n_ranks, far->door_text, why[0] != '\0' ? "; " : "", why,

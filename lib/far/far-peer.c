@@ -241,7 +241,8 @@ int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, i
 
 static bool sends_away(int err)
 {
-	return err == -EINVAL || err == -EADDRINUSE || err == -ENOSPC;
+	return err == -EINVAL || err == -EADDRINUSE || err == -ENOSPC || err == -EPROTONOSUPPORT ||
+	       err == -EHOSTUNREACH;
 }
 
 /* The other side sends this member away.  A group of another name may leave the door before
@@ -278,11 +279,9 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 		      const struct hoist__far_message *m, uint64_t now)
 {
 	int err = check_hello(far, peer, m);
-	if (err < 0)
-		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
-	err = hoist__far_wanting_begin(&peer->wanting, m);
-	/* UCX may abort when it connects to a peer that has died, and whose end it has not seen
-	 * (net/fabric.h). */
+	if (err == 0)
+		err = hoist__far_wanting_begin(&peer->wanting, m);
+	/* UCX may abort where the peer has died, and UCX has not seen that (net/fabric.h). */
 	if (err == 0)
 		hoist__fabric_progress(far->fabric);
 	if (err == 0 && hoist__channel_ended(peer->channel))
@@ -290,7 +289,7 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err == 0)
 		err = hoist__fabric_connect(far->fabric, m->bytes, m->n_bytes, peer, &peer->bulk);
 	if (err < 0)
-		return err;
+		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	peer->has_hello = true;
 	peer->id = m->id;
 	peer->rank = m->n;
@@ -402,10 +401,8 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 		    const struct hoist__far_message *m, uint64_t now)
 {
 	if (m->err < 0) {
-		bool files = m->err == -EINVAL;
-		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET, "%s%s%s%s",
-				      files ? "the member at " : "", files ? peer->at.text : "",
-				      files ? " says: " : "", m->text);
+		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET,
+				      "the member at %s says: %s", peer->at.text, m->text);
 		keep_refusal(far, peer, err);
 		return err;
 	}
@@ -471,6 +468,20 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 	}
 }
 
+/* A process that answered is not met.  Only the door's refusal of the secret fails the load: at the
+ * address of a member that was known, or that a folder names, another group's may listen now. */
+static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
+{
+	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT ||
+		     err == -EHOSTUNREACH || err == -ETIMEDOUT;
+	if (!tells || peer->has_hello || far->state != HOIST__FAR_MEETING ||
+	    (!peer->connector && !hoist__channel_proved(peer->channel)))
+		return;
+	(void)snprintf(far->unmet, sizeof far->unmet, "%s", hoist_error());
+	if (err == -EACCES && hoist__far_at_door(far, peer))
+		hoist__far_fail(far, err);
+}
+
 void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
 	struct hoist__frame frame;
@@ -482,13 +493,8 @@ void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, 
 		if (err == 0)
 			err = hear(far, peer, &message, now);
 	}
-	/* Only the door's refusal counts: a member that was known, or that a folder names, may have
-	 * ended, and another group's may listen at its address. */
-	if (err == -EACCES && peer->connector && far->state == HOIST__FAR_MEETING) {
-		far->denied = true;
-		if (hoist__far_at_door(far, peer))
-			hoist__far_fail(far, err);
-	}
-	if (err < 0)
+	if (err < 0) {
+		note_unmet(far, peer, err);
 		hoist__far_peer_drop(far, peer, hoist_error(), now);
+	}
 }

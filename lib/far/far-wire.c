@@ -99,13 +99,6 @@ static void rest(struct cursor *c, const unsigned char **value, size_t *n)
 	}
 }
 
-static void version(struct cursor *c)
-{
-	uint32_t is = HOIST__FAR_VERSION;
-	field32(c, &is);
-	c->bad = c->bad || is != HOIST__FAR_VERSION;
-}
-
 static void identity(struct cursor *c, struct hoist__far_message *m)
 {
 	for (unsigned i = 0; i < HOIST__CHECKPOINT_IDENTITY; i++)
@@ -114,7 +107,6 @@ static void identity(struct cursor *c, struct hoist__far_message *m)
 
 static void hello(struct cursor *c, struct hoist__far_message *m)
 {
-	version(c);
 	field(c, &m->id, 8);
 	identity(c, m);
 	field(c, &m->n_cells, 8);
@@ -226,7 +218,6 @@ static void tour_end(struct cursor *c, struct hoist__far_message *m)
 
 static void visit(struct cursor *c, struct hoist__far_message *m)
 {
-	version(c);
 	text(c, m->text);
 }
 

@@ -19,7 +19,6 @@
 #include "net/fabric.h"
 #include "net/neighbour.h"
 
-#define HOIST__FAR_VERSION 4u
 #define HOIST__FAR_NAME_BYTES 64u		  /* of a group, with its end */
 #define HOIST__FAR_MOST_CELLS ((uint64_t)1 << 26) /* 128 TiB */
 #define HOIST__FAR_REASON 200u			  /* bytes of a message's text, with its end */

@@ -256,8 +256,8 @@ struct hoist__far {
 	bool is_door;
 	int listen_fd;
 	struct hoist__address listen_at;
-	bool denied;   /* a member had another secret */
 	bool met_door; /* this member is the door, or has the roster of one that was there */
+	char unmet[HOIST__FAR_TEXT]; /* why a member that answered could not be met; "" */
 	uint64_t crowded_until;
 	char crowded[HOIST__FAR_TEXT]; /* why; "" */
 	bool ready;

@@ -66,7 +66,7 @@ static struct hoist__channel *open_both(struct other *o)
 {
 	const struct linger at_once = {.l_onoff = 1};
 	struct hoist__channel *channel = NULL;
-	memcpy(o->own, "hoistnet\2\0\0\0", 12);
+	memcpy(o->own, "hoistnet\3\0\0\0", 12);
 	memset(o->own + 12, 'x', 32);
 	if (o->connector) {
 		o->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

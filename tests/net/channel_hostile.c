@@ -133,7 +133,7 @@ Test(net_hostile, other_protocols_are_refused_at_their_first_bytes)
 /* As much of a greeting as all versions have is enough. */
 Test(net_hostile, other_versions_are_named_to_both_sides)
 {
-	static const unsigned char versions[][4] = {{1}, {0}, {2, 0, 0, 1}, {2, 1}};
+	static const unsigned char versions[][4] = {{2}, {0}, {3, 0, 0, 1}, {3, 1}};
 	for (size_t i = 0; i < 2 * HOIST__ARRAY_SIZE(versions); i++) {
 		unsigned char theirs[GREETING_BYTES];
 		struct hoist__channel *channel;
@@ -143,7 +143,7 @@ Test(net_hostile, other_versions_are_named_to_both_sides)
 		cr_expect_eq(wait_error(channel), -EPROTO);
 		expect_text("the same release of hoist");
 		cr_assert(raw_take(&raw, channel, theirs, GREETING_BYTES));
-		cr_expect_arr_eq(theirs, "hoistnet\2\0\0\0", 12);
+		cr_expect_arr_eq(theirs, "hoistnet\3\0\0\0", 12);
 		hoist__channel_close(channel);
 		cr_expect(raw_is_over(&raw));
 		raw_close(&raw);

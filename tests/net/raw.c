@@ -24,7 +24,7 @@ struct raw raw_open(bool connector, struct hoist__channel **ret)
 {
 	struct spot spot = spot_open();
 	struct raw raw = {.connector = connector, .secret = secret_of('s')};
-	memcpy(raw.own, "hoistnet\2\0\0\0", 12);
+	memcpy(raw.own, "hoistnet\3\0\0\0", 12);
 	memset(raw.own + 12, connector ? 'c' : 'a', 32);
 	if (connector) {
 		raw.fd = connect_to(&spot.at);

@@ -151,6 +151,16 @@ rank nowhere --group "$door/elsewhere" --rank 1/2 --group-timeout 1 "$work/absen
 ended $! 1 nowhere
 one_line "$work/absent/model is not on this machine"
 
+# At a folder, with a secret, a rank listens at all addresses; the status has one that can be reached.
+mkdir "$work/folder"
+HOIST_GROUP_SECRET='a secret of this test' && export HOIST_GROUP_SECRET
+rank there --group "dir:$work/folder/a" --rank 0/2 "$work/model"
+there=$!
+until_waits "dir:$work/folder/a" "$there"
+grep -q '"address": "[1-9[]' "$work/status" || fail "status: $(cat "$work/status")"
+kill -9 "$there"
+unset HOIST_GROUP_SECRET
+
 # Three ranks, each with everything.  A machine that stops for seconds has ranks read for themselves,
 # which they say: such a run is made once more.
 tries=0

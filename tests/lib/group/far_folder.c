@@ -137,7 +137,7 @@ static void *rank_main(void *argument)
 	OK(hoist_group_get_report(load, &report));
 	if (secrets[rank] == NULL)
 		CHECK(report.note[0] == '\0');
-	else if (strstr(report.note, "a member there has another secret") != NULL)
+	else if (strstr(report.note, "does not know this group's secret") != NULL)
 		n_told++;
 	hoist_load_destroy(load);
 	hoist_checkpoint_close(checkpoint);

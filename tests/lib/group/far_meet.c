@@ -5,12 +5,16 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "lib/far/far.h"
 #include "net/secret.h"
+#include "net/ucx.h"
 #include "tests/lib/group/ranks.h"
 #include "tests/support/load-support.h"
 #include "tests/support/net-fabric.h"
@@ -200,6 +204,81 @@ static void members_meet_at_either_address(void)
 	ranks_end(first, 0);
 }
 
+/* --- who answers, and cannot be met --- */
+
+static const char *says; /* what the notes of the ranks have */
+
+static void rank_that_stays_alone(unsigned rank)
+{
+	hoist_group group = ranks_group(rank, 2);
+	group.timeout_ns = UINT64_C(3000000000);
+	hoist_group_report report = {.size = sizeof report};
+	hoist_checkpoint *checkpoint = support_open(path);
+	hoist_load *load = NULL;
+	OK(hoist_group_load(&group, checkpoint, NULL, &load));
+	OK(hoist_load_wait(load));
+	OK(hoist_group_get_report(load, &report));
+	check_at("rank %u: %s", rank, report.note);
+	CHECK(report.n_members == 1 && strstr(report.note, "1 of 2 members came") != NULL);
+	CHECK(strstr(report.note, says) != NULL);
+	hoist_load_destroy(load);
+	hoist_checkpoint_close(checkpoint);
+}
+
+static void older(unsigned *major, unsigned *minor, unsigned *patch)
+{
+	*major = 1;
+	*minor = *patch = 0;
+}
+
+static void rank_with_another_ucx(unsigned rank)
+{
+	OK(hoist__ucx_open(NULL));
+	if (rank == 1)
+		hoist__ucx.ucp_get_version = older;
+	rank_that_stays_alone(rank);
+}
+
+static void another_ucx_is_named(void)
+{
+	path = ranks_big();
+	says = "install the same version on all machines";
+	ranks_next_group();
+	ranks_run(2, rank_with_another_ucx, 0);
+}
+
+/* At the door is a server of another protocol. */
+static void serve_another_protocol(unsigned rank)
+{
+	static const char answer[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+	struct hoist__address door;
+	int listening, socket;
+	char text[64];
+	(void)sscanf(ranks_group(rank, 2).name, "tcp://%63[^/]", text);
+	CHECK(hoist__address_find(text, false, &door, 1) == 1);
+	OK(hoist__address_listen(&door, &listening, NULL));
+	__atomic_store_n(&said->marks[rank], 1, __ATOMIC_SEQ_CST);
+	for (;;) {
+		struct pollfd ready = {.fd = listening, .events = POLLIN};
+		if (poll(&ready, 1, -1) < 0 || hoist__address_accept(listening, &socket) < 0)
+			continue;
+		CHECK(send(socket, answer, sizeof answer - 1, MSG_NOSIGNAL) != 0);
+		(void)close(socket);
+	}
+}
+
+static void another_protocol_is_named(void)
+{
+	path = ranks_big();
+	says = "does not speak hoist's protocol";
+	ranks_next_group();
+	pid_t server = ranks_start(0, serve_another_protocol);
+	ranks_wait_for_mark(0, 1);
+	ranks_end(ranks_start(1, rank_that_stays_alone), 0);
+	CHECK(kill(server, SIGKILL) == 0);
+	ranks_end(server, 1);
+}
+
 /* --- more members than a group can have --- */
 
 static void send_message(struct hoist__channel *channel, const struct hoist__far_message *m)
@@ -299,6 +378,8 @@ int main(void)
 	CASE(a_group_that_waits_is_seen);
 	CASE(a_rank_that_died_is_not_waited_for);
 	CASE(members_meet_at_either_address);
+	CASE(another_ucx_is_named);
+	CASE(another_protocol_is_named);
 	CASE(a_group_that_is_full_says_so);
 	support_cleanup();
 	return 0;
