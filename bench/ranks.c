@@ -43,7 +43,7 @@ enum { PLAIN, HOT, QUARTERS, WHOLES, FAR, N_SUBJECTS };
 
 static const char *const names[N_SUBJECTS] = {"one process, plain", "4 processes, hot copies",
 					      "4 ranks, a quarter each", "4 ranks, everything each",
-					      "4 ranks over UCX, everything each"};
+					      "4 ranks of tcp:, everything each"};
 
 /* Figures that the ranks of one run share with the parent. */
 struct shared {
@@ -51,7 +51,7 @@ struct shared {
 	uint64_t stored[N_RANKS]; /* bytes read from storage meanwhile */
 	double cpu[N_RANKS];
 	_Atomic unsigned n_touched; /* ranks that hold their touched memory */
-	char note[MOST_NOTE];	    /* why a rank over UCX had fewer others; "" */
+	char note[MOST_NOTE];	    /* why a rank of tcp: had fewer others; "" */
 };
 
 struct run {
@@ -370,7 +370,7 @@ static void add(struct results *results, const struct figures *figures)
 	results_bar(results, work, "everything each: time / max(plain, hot copies)",
 		    samples_median(&figures->seconds[WHOLES]) / longer, "x", false, 1.15);
 	if (figures->seconds[FAR].n > 0)
-		results_value(results, work, "over UCX: time / shared memory's",
+		results_value(results, work, "tcp: time / shm:",
 			      samples_median(&figures->seconds[FAR]) /
 				      samples_median(&figures->seconds[WHOLES]),
 			      "x");

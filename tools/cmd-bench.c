@@ -30,7 +30,7 @@ static const struct bench {
 	 OPTIONS_TABLE | OPTION_DEVICE | OPTION_BARS | OPTION_SAVE | OPTION_TO | OPTION_OPEN, true,
 	 bench_load},
 	{"group",
-	 "loading the checkpoint FILE by four processes together: shared memory, UCX; --svg: "
+	 "loading the checkpoint FILE by four processes together: as shm: and tcp: groups; --svg: "
 	 "bytes over time",
 	 OPTIONS_TABLE | OPTION_BARS | OPTION_OPEN, true, bench_group},
 	{"copy", "copies in host memory beside memcpy and loops by hand; views and buffers",

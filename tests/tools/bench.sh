@@ -216,7 +216,7 @@ fi
 run 0 bench group "$work/model" --quick --json
 json =group:bench =true:quick i:dropped_bytes s:rows.*.work r:rows.*.value <"$out" || fail "bench group"
 grep -q '"4 ranks, everything each"' "$out" || grep -q 'stay in the page cache' "$out" || fail "bench group has no rows"
-if command -v gnuplot >/dev/null && grep -q '"4 ranks over UCX, everything each".*"s"' "$out"; then
+if command -v gnuplot >/dev/null && grep -q '"4 ranks of tcp:, everything each".*"s"' "$out"; then
 	run 0 bench group "$work/model" --runs 1 --svg "$work/g.svg"
 	grep -q 'from other ranks' "$work/g.svg" || fail "the image of bench group has no bytes of other ranks"
 fi

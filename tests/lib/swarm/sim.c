@@ -365,7 +365,8 @@ static bool all_ended(void)
 		const struct node *node = &sim_nodes[m];
 		bool dies = the_sim->members[m].fate == SIM_DIES ||
 			    the_sim->members[m].fate == SIM_HANGS;
-		if (the_sim->members[m].fate == SIM_STUCK)
+		if (the_sim->members[m].fate == SIM_STUCK ||
+		    the_sim->members[m].fate == SIM_STALLED)
 			continue;
 		if (node->swarm == NULL || (node->here && !node->ended && !(dies && !node->here)))
 			return false;
@@ -396,7 +397,8 @@ struct sim_result sim_run(const struct sim *sim)
 	sim_result_so_far.ended = true;
 	for (unsigned m = 0; m < the_sim->n; m++) {
 		struct node *node = &sim_nodes[m];
-		if ((node->ended || node->here) && the_sim->members[m].fate != SIM_STUCK)
+		if ((node->ended || node->here) && the_sim->members[m].fate != SIM_STUCK &&
+		    the_sim->members[m].fate != SIM_STALLED)
 			sim_result_so_far.ended = sim_result_so_far.ended &&
 						  (node->lost || node->n_used == node->n_wanted);
 		sim_result_so_far.n_lost += node->lost;

@@ -30,7 +30,8 @@ enum sim_fate {
 	SIM_SLOW_LINK,
 	SIM_SLOW_USE,
 	SIM_SLOW_STORAGE, /* a quarter of the others' rate */
-	SIM_STUCK,
+	SIM_STUCK,	  /* its load waits for a device, for ever */
+	SIM_STALLED,	  /* its storage never answers any more */
 	SIM_LIES,
 	SIM_LOSES, /* each third loan to it */
 	SIM_CUT
