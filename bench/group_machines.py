@@ -15,7 +15,8 @@ process to the end of the last.
     2 machines of 4 members       everything each, hot, links of 400 Mbit/s
     2 members on one machine      unshaped, hot, beside processes that copy the same bytes through
                                   memory that they share (bench/group_copy.c)
-    peers                         ucx_perftest, the same bytes over one link (package ucx-utils);
+    peers                         ucx_perftest, the same bytes over one link, in messages of 4 MiB, by
+                                  ucp_get and by ucp_am_bw (package ucx-utils);
                                   OpenMPI (bench/group_mpi.c): rank 0 reads and MPI_Bcast; each
                                   reads a quarter and broadcasts it; rsync from one to the three others
 
@@ -40,6 +41,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 PORT = 7777
 SIXTEEN = "16 members, everything each"
+UCX_TESTS = ("ucp_get", "ucp_am_bw")  # one-sided; as hoist over tcp
 
 
 class Bench:
@@ -120,8 +122,8 @@ class Bench:
             self.group("one of 8 has the files", machines,
                        paths=[path] + ["/absent/model.safetensors"] * (machines.n - 1))
 
-    def ucx(self, machines):
-        name = "ucx_perftest, the same bytes over one link, s"
+    def ucx(self, machines, test):
+        name = f"ucx_perftest {test}, the same bytes over one link, s"
         if shutil.which("ucx_perftest") is None:
             self.lack(name, "no ucx_perftest: package ucx-utils")
             return
@@ -130,7 +132,7 @@ class Bench:
         n = self.bytes // size
         server = machines.start(0, ["ucx_perftest"], env=environment)
         time.sleep(0.5)
-        client = machines.start(1, ["ucx_perftest", machines.at(0), "-t", "ucp_am_bw", "-s", str(size),
+        client = machines.start(1, ["ucx_perftest", machines.at(0), "-t", test, "-s", str(size),
                                     "-n", str(n), "-w", "1", "-f"], env=environment)
         try:
             text = finish([client])[0]
@@ -279,9 +281,10 @@ def judge(bench):
         ratio(median(bench, "2 processes that copy through shared memory, s"),
               median(bench, "2 members of one machine, hot, s")), 0.8, True)
     # A member receives three quarters of the bytes.
-    row("4 members, everything each: rate of receiving to ucx_perftest's over one link",
-        ratio(median(bench, "ucx_perftest, the same bytes over one link, s"),
-              None if four is None else four / 0.75), 0.9, True)
+    for test in UCX_TESTS:
+        row(f"4 members, everything each: rate of receiving to ucx_perftest {test}'s over one link",
+            ratio(median(bench, f"ucx_perftest {test}, the same bytes over one link, s"),
+                  None if four is None else four / 0.75), 0.9, True)
     for peer in ("MPI_Bcast of what rank 0 reads, s", "each reads a quarter, and MPI_Bcast, s",
                  "rsync from one to the three others, s"):
         row(f"4 members, everything each: time to {peer.removesuffix(', s')}",
@@ -308,7 +311,8 @@ def measure(bench, folder):
         with Machines(folder, image, 4, 400, 160) as machines:
             agent = make_agent(machines, folder)
             for name, do in (("four", lambda: bench.four(machines)),
-                             ("ucx", lambda: bench.ucx(machines)),
+                             *(("ucx", lambda test=test: bench.ucx(machines, test))
+                               for test in UCX_TESTS),
                              ("mpi", lambda: bench.mpi(machines, mpi, agent)),
                              ("rsync", lambda: bench.rsync(machines)),
                              ("crowd", lambda: bench.crowd(machines)),
