@@ -72,15 +72,18 @@ static double rate_since(const struct look *first, const struct look *second, si
 
 static void print_table(const struct look *first, const struct look *second)
 {
-	(void)printf("%-22s  %5s  %9s  %5s  %9s  %9s  %9s  %10s\n", "MEMBER", "FILES", "MISSING",
-		     "DONE", "STORAGE", "RECEIVED", "SENT", "RATE");
+	(void)printf("%-22s  %7s  %5s  %9s  %5s  %9s  %9s  %9s  %10s\n", "MEMBER", "RANK", "FILES",
+		     "MISSING", "DONE", "STORAGE", "RECEIVED", "SENT", "RATE");
 	for (size_t i = 0; i < second->n; i++) {
 		const struct member *m = &second->members[i];
 		const hoist_group_member *is = &m->is;
 		struct text missing, storage, received, sent, rate;
+		char rank[32] = "-";
 		double share = is->bytes > 0 ? (double)is->done_bytes / (double)is->bytes : 1;
-		(void)printf("%-22s  %5s  %9s  %3.0f %%  %9s  %9s  %9s  %10s\n", m->address,
-			     is->has_files ? "yes" : "no",
+		if (is->n_ranks > 0)
+			(void)snprintf(rank, sizeof rank, "%u/%u", is->rank, is->n_ranks);
+		(void)printf("%-22s  %7s  %5s  %9s  %3.0f %%  %9s  %9s  %9s  %10s\n", m->address,
+			     rank, is->has_files ? "yes" : "no",
 			     format_bytes(is->bytes - is->done_bytes, &missing), 100 * share,
 			     format_bytes(is->storage_bytes, &storage),
 			     format_bytes(is->received_bytes, &received),
@@ -95,14 +98,17 @@ static int print_members(const struct look *first, const struct look *second)
 	json_t *rows = json_array();
 	for (size_t i = 0; rows != NULL && i < second->n; i++) {
 		const struct member *m = &second->members[i];
-		json_t *row = json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f}", "address",
-					json_text(m->address), "has_files", m->is.has_files,
-					"begun", m->is.begun, "bytes", json_count(m->is.bytes),
-					"done_bytes", json_count(m->is.done_bytes), "storage_bytes",
-					json_count(m->is.storage_bytes), "received_bytes",
-					json_count(m->is.received_bytes), "sent_bytes",
-					json_count(m->is.sent_bytes), "bytes_per_s",
-					rate_since(first, second, i));
+		bool ranked = m->is.n_ranks > 0;
+		json_t *row = json_pack(
+			"{s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f}", "address",
+			json_text(m->address), "rank",
+			ranked ? json_count(m->is.rank) : json_null(), "n_ranks",
+			ranked ? json_count(m->is.n_ranks) : json_null(), "has_files",
+			m->is.has_files, "begun", m->is.begun, "bytes", json_count(m->is.bytes),
+			"done_bytes", json_count(m->is.done_bytes), "storage_bytes",
+			json_count(m->is.storage_bytes), "received_bytes",
+			json_count(m->is.received_bytes), "sent_bytes",
+			json_count(m->is.sent_bytes), "bytes_per_s", rate_since(first, second, i));
 		if (json_array_append_new(rows, row) != 0) {
 			json_decref(rows);
 			rows = NULL;

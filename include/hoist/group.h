@@ -211,6 +211,8 @@ typedef struct hoist_group_member {
 	uint64_t storage_bytes;  /* that it read from storage, */
 	uint64_t received_bytes; /* got from others, */
 	uint64_t sent_bytes;     /* and gave to others */
+	unsigned rank;           /* below n_ranks */
+	unsigned n_ranks;        /* of the group; 0: unknown, and `rank` says nothing */
 } hoist_group_member;
 
 /* Calls @each for each rank of a "tcp:" group that is loading now, in this process or another, until a

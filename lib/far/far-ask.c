@@ -90,6 +90,8 @@ static int take_member(void *context, const struct hoist__far_message *m)
 		.storage_bytes = m->counts[0],
 		.received_bytes = m->counts[1],
 		.sent_bytes = m->counts[2],
+		.rank = m->n,
+		.n_ranks = m->n_ranks,
 	};
 	return looking->each(looking->context, &member);
 }

@@ -63,6 +63,8 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 	struct hoist__far_message m = {
 		.kind = HOIST__FAR_MEMBER,
 		.id = far->id,
+		.n = far->rank,
+		.n_ranks = far->n_ranks,
 		.flag = far->reads,
 		.n_cells = far->cells.n,
 		.done = far->beat_done,
@@ -81,6 +83,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 		if (!peer->has_hello)
 			continue;
 		m.id = peer->id;
+		m.n = peer->rank;
 		m.flag = peer->reads;
 		m.done = peer->done;
 		m.begun = peer->begun;

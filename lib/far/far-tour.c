@@ -18,11 +18,6 @@
 
 #define INDEX_NAME "index.json"
 
-static const struct hoist__tensor *tensor_at(const struct hoist_checkpoint *checkpoint, size_t t)
-{
-	return checkpoint->tensors[t].tensor;
-}
-
 /* The digits behind the first @at of the digests that are kept beside a file. */
 static size_t digits_left(const struct hoist_checkpoint *checkpoint, size_t file, size_t at)
 {
@@ -74,7 +69,7 @@ static int write_index(const struct hoist_checkpoint *checkpoint, int fd)
 	hoist__out_key(out, "weight_map");
 	hoist__out_open(out, "{");
 	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
-		hoist__out_name(out, tensor_at(checkpoint, t)->name);
+		hoist__out_name(out, checkpoint->tensors[t].tensor->name);
 		hoist__out_string(
 			out, hoist__checkpoint_file_name(checkpoint, checkpoint->tensors[t].file));
 	}

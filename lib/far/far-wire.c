@@ -259,6 +259,8 @@ static void beat(struct cursor *c, struct hoist__far_message *m)
 static void member(struct cursor *c, struct hoist__far_message *m)
 {
 	field(c, &m->id, 8);
+	field32(c, &m->n);
+	field32(c, &m->n_ranks);
 	field(c, &m->done, 8);
 	field(c, &m->n_cells, 8);
 	flag(c, &m->begun);

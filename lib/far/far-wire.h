@@ -65,9 +65,10 @@ struct hoist__far_message {
 	uint64_t ticket;			       /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
 	uint64_t at;				       /* WANTS, PATTERNS, BYTES, DIGITS, LEND */
 	uint64_t done;				       /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n;    /* WANTS, PATTERNS, FILE, BYTES, DIGITS, LEND; HELLO, ROSTER: the rank */
-	uint32_t port; /* HELLO: at which the member listens */
-	int32_t err;   /* BYE */
+	uint32_t n; /* WANTS, PATTERNS, FILE, BYTES, DIGITS, LEND; HELLO, ROSTER, MEMBER: rank */
+	uint32_t n_ranks;		 /* MEMBER: of the group; 0: unknown */
+	uint32_t port;			 /* HELLO: at which the member listens */
+	int32_t err;			 /* BYE */
 	struct hoist__swarm_share share; /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */

@@ -6,7 +6,7 @@ import collections
 from . import _hoist, launcher, waiting
 
 Member = collections.namedtuple("Member", "id address has_files begun bytes done_bytes storage_bytes "
-                                          "received_bytes sent_bytes")
+                                          "received_bytes sent_bytes rank n_ranks")
 Member.__doc__ = """A rank of a group on several machines that loads now.
 
 Attributes
@@ -29,6 +29,10 @@ received_bytes : int
     Bytes that it got from others.
 sent_bytes : int
     Bytes that it gave to others.
+rank : int
+    Below n_ranks.
+n_ranks : int
+    The group waits for so many ranks before it begins; 0: for nobody in particular, and `rank` says nothing.
 """
 
 

@@ -16,5 +16,7 @@ class Member(NamedTuple):
     storage_bytes: int
     received_bytes: int
     sent_bytes: int
+    rank: int
+    n_ranks: int
 
 def group_look(group: str, *, group_secret: str | None = None, group_timeout: float = 5) -> list[Member]: ...

@@ -24,19 +24,19 @@ static int note(void *context, const hoist_group_member *member)
 	return ++look->n == MOST_MEMBERS;
 }
 
-/* [(id, address, has_files, begun, bytes, done_bytes, storage_bytes, received_bytes, sent_bytes)]
- */
+/* [(id, address, has_files, begun, bytes, done_bytes, storage_bytes, received_bytes, sent_bytes,
+ * rank, n_ranks)] */
 static PyObject *members(const struct look *look)
 {
 	PyObject *list = PyList_New((Py_ssize_t)look->n);
 	for (size_t i = 0; i < look->n && list != NULL; i++) {
 		const hoist_group_member *m = &look->members[i].is;
 		PyObject *item = Py_BuildValue(
-			"(KsOOKKKKK)", (unsigned long long)m->id, look->members[i].address,
+			"(KsOOKKKKKII)", (unsigned long long)m->id, look->members[i].address,
 			m->has_files ? Py_True : Py_False, m->begun ? Py_True : Py_False,
 			(unsigned long long)m->bytes, (unsigned long long)m->done_bytes,
 			(unsigned long long)m->storage_bytes, (unsigned long long)m->received_bytes,
-			(unsigned long long)m->sent_bytes);
+			(unsigned long long)m->sent_bytes, m->rank, m->n_ranks);
 		if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
 			Py_CLEAR(list);
 	}

@@ -81,7 +81,7 @@ def said(text):
 
 
 def hello(cells, patterns):
-    return (struct.pack("<IQQQQQQQIQIIQB", 3, 7, 8, 9, 10, 11, cells, patterns, 7117, 11, 12, 13, 14, 1) +
+    return (struct.pack("<QQQQQQQIIQIIQB", 7, 8, 9, 10, 11, cells, patterns, 2, 7117, 11, 12, 13, 14, 1) +
             said(b"name") + b"an address of UCX's")
 
 
@@ -92,14 +92,14 @@ def frames(*messages):
 counts = struct.pack("<QQQ", 1, 2, 3)
 # One of each kind, in the order of enum hoist__far_kind.
 MESSAGES = [
-    hello(3, 1), struct.pack("<QQB", 7, 0, 0) + said(b"10.0.0.1:7117"), b"",
+    hello(3, 1), struct.pack("<QIQB", 7, 2, 0, 0) + said(b"10.0.0.1:7117"), b"",
     struct.pack("<QIHHH", 0, 3, 0, 0x8001, 2), struct.pack("<QI", 0, 1) + b"\x0f" * 64, struct.pack("<Q", 2),
     struct.pack("<QB", 2, 1) + counts + struct.pack("<QQI", 1 << 20, 2, 3), struct.pack("<QQBB", 65, 1, 1, 1) + b"\xf0" * 64, struct.pack("<Q", 65),
     struct.pack("<Q", 65) + said(b"reading a file: Input/output error"), struct.pack("<QQQQ", 65, 1, 2, 7),
     struct.pack("<QIQQ", 65, 4, 5, 7), struct.pack("<Q", 65), struct.pack("<QB", 7, 1),
-    struct.pack("<I", 3) + said(b"name"), struct.pack("<IQ", 1, 5) + said(b"m.safetensors"),
-    struct.pack("<IQ", 1, 0) + b"bytes", struct.pack("<I", 3) + said(b"name"),
-    struct.pack("<QQQBB", 7, 2, 3, 1, 1) + counts + said(b"10.0.0.1:7117"),
+    said(b"name"), struct.pack("<IQQQ", 1, 5, 8, 9) + said(b"m.safetensors"),
+    struct.pack("<IQ", 1, 0) + b"bytes", struct.pack("<IQ", 1, 0) + b"0f" * 16, said(b"name"),
+    struct.pack("<QIIQQBB", 7, 2, 4, 2, 3, 1, 1) + counts + said(b"10.0.0.1:7117"),
     struct.pack("<QQQQ", 8, 9, 10, 11) + said(b"m.safetensors"), struct.pack("<i", -22) + said(b"other files"),
 ]
 for kind, bytes_ in enumerate(MESSAGES, 1):

@@ -161,6 +161,7 @@ class Ranks(files.WithModel):
             waits.kill()
             waits.communicate()
         self.assertEqual((member.address, member.has_files, member.begun), (f"{HOST}:{port}", True, False))
+        self.assertEqual((member.rank, member.n_ranks), (0, 2))
         self.assertGreaterEqual(member.bytes, sum(map(len, self.bytes.values())))
         self.assertEqual((member.storage_bytes, member.received_bytes, member.sent_bytes), (0, 0, 0))
         self.assertRaises(hoist.Error, hoist.group_look, group, group_secret=self.secret, group_timeout=1)

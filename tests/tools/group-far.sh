@@ -140,7 +140,8 @@ one_line "hoist group status GROUP"
 rank there --group "$door/elsewhere" --rank 0/2 --json "$work/model"
 there=$!
 until_waits "$door/elsewhere" "$there"
-grep -q '"begun": false' "$work/status" || fail "status: $(cat "$work/status")"
+grep -q '"rank": 0' "$work/status" && grep -q '"n_ranks": 2' "$work/status" &&
+	grep -q '"begun": false' "$work/status" || fail "status: $(cat "$work/status")"
 run 1 group status "$door/elsewher"
 one_line '"elsewhere"'
 rank nowhere --group "$door/elsewhere" --rank 1/2 --json "$work/absent/model"
