@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* base/order.h - orders for qsort() and bsearch(). */
+/* base/order.h - comparisons for qsort() and bsearch(). */
 #ifndef HOIST_BASE_ORDER_H
 #define HOIST_BASE_ORDER_H
 
 #include <string.h>
 
-/* Elements are C strings (char *), in the order of strcmp(). */
-static inline int hoist__order_texts(const void *left, const void *right)
+/* Compares two elements of an array of C strings, as strcmp(). */
+static inline int hoist__compare_texts(const void *left, const void *right)
 {
 	return strcmp(*(const char *const *)left, *(const char *const *)right);
 }

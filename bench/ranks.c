@@ -370,7 +370,7 @@ static void add(struct results *results, const struct figures *figures)
 	results_bar(results, work, "everything each: time / max(plain, hot copies)",
 		    samples_median(&figures->seconds[WHOLES]) / longer, "x", false, 1.15);
 	if (figures->seconds[FAR].n > 0)
-		results_value(results, work, "tcp: time / shm:",
+		results_value(results, work, "everything each: time of tcp: / time of shm:",
 			      samples_median(&figures->seconds[FAR]) /
 				      samples_median(&figures->seconds[WHOLES]),
 			      "x");

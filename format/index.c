@@ -281,7 +281,7 @@ static int fill_files(struct reader *r)
 		return hoist__fail_nomem("the list of shards", r->n * sizeof *index->files);
 	for (size_t i = 0; i < r->n; i++)
 		index->files[i] = r->pairs[i].file;
-	qsort(index->files, r->n, sizeof *index->files, hoist__order_texts);
+	qsort(index->files, r->n, sizeof *index->files, hoist__compare_texts);
 	for (size_t i = 0; i < r->n; i++)
 		if (index->n_files == 0 ||
 		    strcmp(index->files[index->n_files - 1], index->files[i]) != 0)
@@ -331,7 +331,7 @@ static int fill_index(struct reader *r)
 	index->n_entries = r->n;
 	for (size_t i = 0; i < r->n; i++) {
 		const char **file = bsearch(&r->pairs[i].file, index->files, index->n_files,
-					    sizeof *index->files, hoist__order_texts);
+					    sizeof *index->files, hoist__compare_texts);
 		index->entries[i] = (struct hoist__index_entry){
 			.tensor = r->pairs[i].tensor,
 			.file = (size_t)(file - index->files),

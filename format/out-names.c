@@ -21,7 +21,7 @@ static int check_unique(const struct hoist__out_file *file)
 		return hoist__fail_nomem("a list of names", file->n_tensors * sizeof *names);
 	for (size_t i = 0; i < file->n_tensors; i++)
 		names[i] = file->tensors[i].name;
-	qsort(names, file->n_tensors, sizeof *names, hoist__order_texts);
+	qsort(names, file->n_tensors, sizeof *names, hoist__compare_texts);
 	int err = 0;
 	for (size_t i = 1; err == 0 && i < file->n_tensors; i++)
 		if (strcmp(names[i - 1], names[i]) == 0)

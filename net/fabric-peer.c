@@ -72,8 +72,8 @@ static int check_address(const unsigned char *address, size_t bytes)
 	hoist__ucx.ucp_get_version(&major, &minor, &patch);
 	if (le16toh(envelope.major) != major || le16toh(envelope.minor) != minor)
 		return hoist__fail(-EPROTONOSUPPORT,
-				   "UCX: the peer has version %u.%u, this process %u.%u; install "
-				   "the same version on all machines",
+				   "UCX has version %u.%u there, and %u.%u here; install the same "
+				   "version on all machines",
 				   le16toh(envelope.major), le16toh(envelope.minor), major, minor);
 	size_t rest = bytes - sizeof envelope;
 	if (le32toh(envelope.bytes) != rest ||
@@ -129,7 +129,8 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 	free(copy);
 	if (status < 0) {
 		free(peer);
-		return hoist__ucx_fail(status, "connecting to a peer");
+		return hoist__ucx_fail(status,
+				       "connecting (compare `hoist doctor` on both machines)");
 	}
 	hoist__list_push_back(&fabric->peers, &peer->link);
 	fabric->met_at = hoist__now_ns();

@@ -58,7 +58,8 @@
  * file at the end.  All ranks must see the folder (a shared file system).
  *
  * A load begins once n_ranks have come, or, if n_ranks is 0, nobody new has come for a second; after
- * the timeout, with those that are there.  A rank that has come and died is not waited for.  A rank that comes when others have begun takes part from
+ * the timeout, with those that are there.  The others do not wait for a rank that came and died.  A
+ * rank that comes when others have begun takes part from
  * a place on that they have not reached: some tens of MiB ahead, or, if digests are made, the
  * beginning of the next tensor or file.  It reads the bytes before by itself, or asks the others for them if it has no
  * files.  A rank that has all that it wants stays until those that need its bytes have them.
@@ -125,8 +126,9 @@ typedef struct hoist_group {
  * Returns: 0; -EINVAL (a file at @path is not the group's: it has another size, or differs outside of the
  *   tensors, or in blocks of the tensors that are compared); as hoist_checkpoint_open(); as hoist_group_load() for the group; -ENODATA,
  *   -ECONNREFUSED and the like (no rank has shown the files within the timeout); -ETIMEDOUT; -EACCES (the
- *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's;
- *   the index has files in folders, which sort otherwise without these folders). */
+ *   secret is not the group's); -ENOTSUP (more than 512 MiB of the files are no tensor's, or
+ *   are kept digests; a file's name has 200 bytes or more; files in different folders of an index have one
+ *   name; the index has files in folders, which sort otherwise without these folders). */
 HOIST_API int hoist_group_open(const hoist_group *group, const char *path, unsigned flags,
 			       hoist_checkpoint **ret);
 
@@ -183,7 +185,7 @@ typedef struct hoist_group_report {
 	uint64_t sent_bytes;     /* that it gave to others */
 	uint64_t n_refused;      /* times that another rank did not have the bytes that this one asked for */
 	uint64_t n_late;         /* times that this rank did not wait any longer for another */
-	const char *note;        /* why the group was smaller than it should be; "": it was not.
+	const char *note;        /* which members did not come, or left before their end, and why; "": none.
 				  * Valid as long as the load, as are the texts below */
 	uint64_t n_damaged;      /* times that bytes of another rank were wrong: they came from elsewhere
 				  * then */

@@ -136,7 +136,7 @@ static int list_folder(struct folder *folder)
 	for (size_t k = 0; k < N_KINDS; k++)
 		if (folder->names[k].n > 1)
 			qsort(folder->names[k].list, folder->names[k].n,
-			      sizeof *folder->names[k].list, hoist__order_texts);
+			      sizeof *folder->names[k].list, hoist__compare_texts);
 	return err;
 }
 

@@ -95,9 +95,9 @@ bool hoist__checkpoint_holds_digests(const struct hoist__checkpoint_file *shard)
 int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		     struct hoist__checkpoint_file *shard);
 
-/* Takes *digits, from malloc, as the digests that are kept beside the file: a member of a group
- * keeps them beside its own.  *digits becomes NULL.
- * Returns: 0; -EBADMSG (not the digits of one digest for each tensor), and *digits is as before. */
+/* Makes *digits, from malloc, the kept digests of the file, and sets *digits to NULL.  Another
+ * member of a group keeps these digests beside its copy of the file. Returns: 0; -EBADMSG (not one
+ * digest for each tensor): *digits is as before. */
 int hoist__kept_take(struct hoist__checkpoint_file *shard, char **digits);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */

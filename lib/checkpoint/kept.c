@@ -80,17 +80,18 @@ static char *beside(const char *path)
 
 /* --- reading --- */
 
-static bool are_digits(const struct hoist__checkpoint_file *shard, const char *text)
+static bool are_digits(const struct hoist__checkpoint_file *shard, const char *text, char end)
 {
-	return strspn(text, "0123456789abcdef") == shard->manifest->n_tensors * HOIST__DIGEST_HEX;
+	const size_t n = shard->manifest->n_tensors * HOIST__DIGEST_HEX;
+	return strspn(text, "0123456789abcdef") == n && text[n] == end;
 }
 
 int hoist__kept_take(struct hoist__checkpoint_file *shard, char **digits)
 {
-	if (!are_digits(shard, *digits) ||
-	    (*digits)[shard->manifest->n_tensors * HOIST__DIGEST_HEX] != '\0')
+	if (!are_digits(shard, *digits, '\0'))
 		return hoist__fail(-EBADMSG,
-				   "a member shows digests of %s that are not its %zu tensors'",
+				   "a member shows digests of %s that are not one for each of the "
+				   "file's %zu tensors",
 				   shard->file->path, shard->manifest->n_tensors);
 	free(shard->kept);
 	shard->kept = *digits;
@@ -116,8 +117,8 @@ static int read_digits(struct hoist__checkpoint_file *shard, const struct hoist_
 		err = hoist__fail_nomem("digests", bytes);
 	else
 		err = hoist__file_read(file, 0, text, bytes);
-	if (err == 0 && (memcmp(text, lines, n_lines) != 0 || !are_digits(shard, text + n_lines) ||
-			 text[bytes - 1] != '\n'))
+	if (err == 0 &&
+	    (memcmp(text, lines, n_lines) != 0 || !are_digits(shard, text + n_lines, '\n')))
 		err = 1;
 	if (err == 0) {
 		memmove(text, text + n_lines, n_digits);

@@ -90,7 +90,7 @@ static int take_member(void *context, const struct hoist__far_message *m)
 		.storage_bytes = m->counts[0],
 		.received_bytes = m->counts[1],
 		.sent_bytes = m->counts[2],
-		.rank = m->n,
+		.rank = m->rank,
 		.n_ranks = m->n_ranks,
 	};
 	return looking->each(looking->context, &member);

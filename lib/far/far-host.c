@@ -35,7 +35,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		if (peer == to || !peer->has_hello || (to->visits && !peer->shows))
 			continue;
 		m.id = peer->id;
-		m.n = peer->rank;
+		m.rank = peer->rank;
 		m.cell = peer->first_cell;
 		m.flag = false;
 		(void)snprintf(m.text, sizeof m.text, "%s", peer->at.text);
@@ -45,7 +45,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		if (!far->known[i].gone)
 			continue;
 		m.id = far->known[i].id;
-		m.n = far->known[i].rank;
+		m.rank = far->known[i].rank;
 		m.cell = far->known[i].first_cell;
 		m.flag = true;
 		m.text[0] = '\0';
@@ -63,7 +63,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 	struct hoist__far_message m = {
 		.kind = HOIST__FAR_MEMBER,
 		.id = far->id,
-		.n = far->rank,
+		.rank = far->rank,
 		.n_ranks = far->n_ranks,
 		.flag = far->reads,
 		.n_cells = far->cells.n,
@@ -83,7 +83,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 		if (!peer->has_hello)
 			continue;
 		m.id = peer->id;
-		m.n = peer->rank;
+		m.rank = peer->rank;
 		m.flag = peer->reads;
 		m.done = peer->done;
 		m.begun = peer->begun;

@@ -174,7 +174,7 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 	known->met = true;
 	known->gone = known->gone || roster->flag;
 	known->first_cell = (size_t)roster->cell;
-	known->rank = roster->n;
+	known->rank = roster->rank;
 	if (known->n_at == 0) { /* a folder names more */
 		if (known->gone || !hoist__far_is_address(roster->text) ||
 		    hoist__address_find(roster->text, false, known->at, 1) < 0)
@@ -264,15 +264,15 @@ static void look_for_door(struct hoist__far *far, uint64_t now)
 
 struct census {
 	unsigned n;	    /* members that have said HELLO */
-	unsigned n_lost;    /* ranks that came and have gone, and have not come again */
+	unsigned n_came;    /* these, this member, and ranks of which all members have gone */
 	bool all_listed;    /* of all connections */
 	bool all_joined;    /* all that are listed have said READY, and heard it */
 	bool begun;	    /* somebody has */
 	size_t first_after; /* the furthest cell that one of those that have begun has done */
 };
 
-/* Is a rank there that has gone?  Or does an earlier entry stand for this rank? */
-static bool has_rank(const struct hoist__far *far, const struct hoist__far_known *gone)
+/* Is the rank of @gone counted already: a member of this rank is there, or an earlier entry? */
+static bool is_counted(const struct hoist__far *far, const struct hoist__far_known *gone)
 {
 	bool has = far->rank == gone->rank;
 	for (unsigned i = 0; i < HOIST__FAR_PEERS && !has; i++)
@@ -303,8 +303,9 @@ static struct census count_members(const struct hoist__far *far)
 		const struct hoist__far_known *known = &far->known[i];
 		if (!known->gone && !has_peer(far, known->id))
 			census.all_listed = false;
-		census.n_lost += has_gone(far, known) && !has_rank(far, known);
+		census.n_came += has_gone(far, known) && !is_counted(far, known);
 	}
+	census.n_came += 1 + census.n;
 	return census;
 }
 
@@ -340,17 +341,16 @@ static int get_ready(struct hoist__far *far, const struct census *census, uint64
 
 static void begin(struct hoist__far *far, const struct census *census, bool late)
 {
-	unsigned n_came = 1 + census->n + census->n_lost;
-	const char *why = far->unmet[0] != '\0' ? far->unmet
-			  : far->met_door	? ""
-			  : far->folder_fd < 0	? "nobody listens there"
-						: "a member that is named there does not answer";
-	if (far->n_ranks > n_came)
-		hoist__far_note(far, "%u of %u members came to %.100s%s%s%.*s", n_came,
-				far->n_ranks, far->door_text, why[0] != '\0' ? "; " : "", why,
-				HOIST__FAR_TEXT / 2, far->crowded);
+	const char *why = far->why_unmet[0] != '\0' ? far->why_unmet
+			  : far->met_door	    ? ""
+			  : far->folder_fd < 0	    ? "nobody listens there"
+					       : "a member that is named there does not answer";
+	if (far->n_ranks > census->n_came)
+		hoist__far_add_note(far, "%u of %u members came to %.100s%s%s%.*s", census->n_came,
+				    far->n_ranks, far->door_text, why[0] != '\0' ? "; " : "", why,
+				    HOIST__FAR_TEXT / 2, far->crowded);
 	else if (late && !far->met_door)
-		hoist__far_note(far, "%.100s: %s", far->door_text, why);
+		hoist__far_add_note(far, "%.100s: %s", far->door_text, why);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
 		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
 		   far->note);
@@ -372,7 +372,7 @@ void hoist__far_meet(struct hoist__far *far, uint64_t now)
 		return;
 	struct census census = count_members(far);
 	bool late = now > far->opened_at + far->timeout_ns;
-	bool enough = far->n_ranks != 0 ? 1 + census.n + census.n_lost >= far->n_ranks
+	bool enough = far->n_ranks != 0 ? census.n_came >= far->n_ranks
 					: now > far->met_at + HOIST__FAR_GATHER_NS;
 	bool complete = far->met_door && census.all_listed && (enough || census.begun);
 	pthread_mutex_lock(&far->lock);

@@ -57,7 +57,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
 			   (unsigned long long)gone.id, gone.at.text, why);
 	if (gone.has_hello && !gone.farewell && !atomic_load(&far->stopping))
-		hoist__far_note(far, "the member at %s was left out: %s", gone.at.text, why);
+		hoist__far_add_note(far, "the member at %s was left out: %s", gone.at.text, why);
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
@@ -94,7 +94,7 @@ static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 		.id = far->id,
 		.n_cells = far->cells.n,
 		.n_patterns = far->wants.n_patterns,
-		.n = far->rank,
+		.rank = far->rank,
 		.port = hoist__address_port(&far->listen_at),
 		.place = far->place,
 		.flag = far->load->checkpoint->n_absent == 0,
@@ -245,8 +245,7 @@ static bool sends_away(int err)
 	       err == -EHOSTUNREACH;
 }
 
-/* The other side sends this member away.  A group of another name may leave the door before
- * the timeout, as groups do that load one after the other. */
+/* The other side sends this member away.  A group of another name may leave the door in time. */
 static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
 	if (!peer->connector || far->state != HOIST__FAR_MEETING)
@@ -291,8 +290,9 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	peer->has_hello = true;
+	far->why_unmet[0] = '\0';
 	peer->id = m->id;
-	peer->rank = m->n;
+	peer->rank = m->rank;
 	peer->shows = peer->reads = m->flag;
 	peer->place = m->place;
 	hoist__far_meet_neighbour(far, peer);
@@ -468,8 +468,8 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 	}
 }
 
-/* A process that answered is not met.  Only the door's refusal of the secret fails the load: at the
- * address of a member that was known, or that a folder names, another group's may listen now. */
+/* Keeps why a process was not met.  Only the door's refusal of the secret fails the load: at the
+ * address of a member that a roster or a folder names, a member of another group may listen now. */
 static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
 	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT ||
@@ -477,7 +477,7 @@ static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *pee
 	if (!tells || peer->has_hello || far->state != HOIST__FAR_MEETING ||
 	    (!peer->connector && !hoist__channel_proved(peer->channel)))
 		return;
-	(void)snprintf(far->unmet, sizeof far->unmet, "%s", hoist_error());
+	(void)snprintf(far->why_unmet, sizeof far->why_unmet, "%s", hoist_error());
 	if (err == -EACCES && hoist__far_at_door(far, peer))
 		hoist__far_fail(far, err);
 }

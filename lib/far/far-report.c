@@ -23,14 +23,14 @@ static void append(char *text, size_t bytes, const char *format, ...)
 	va_end(arguments);
 }
 
-void hoist__far_note(struct hoist__far *far, const char *format, ...)
+void hoist__far_add_note(struct hoist__far *far, const char *format, ...)
 {
+	char text[sizeof far->note];
 	va_list arguments;
-	append(far->note, sizeof far->note, "%s", far->note[0] != '\0' ? "; " : "");
-	char *end = far->note + strlen(far->note);
 	va_start(arguments, format);
-	(void)vsnprintf(end, sizeof far->note - (size_t)(end - far->note), format, arguments);
+	(void)vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
+	append(far->note, sizeof far->note, "%s%s", far->note[0] != '\0' ? "; " : "", text);
 }
 
 /* --- damage --- */
@@ -91,8 +91,7 @@ static void write_way(struct hoist__far *far)
 {
 	if (far->account.way[0] != '\0' && !far->load->to_host)
 		append(far->account.way, sizeof far->account.way,
-		       ", host slots: there each cell's digest is compared before a device gets "
-		       "the cell");
+		       ", host slots: the processor compares each cell's digest there");
 	if (far->account.has_loan)
 		append(far->account.way, sizeof far->account.way,
 		       "%smemory that members of this machine share",

@@ -30,8 +30,8 @@ struct hoist__far_account {
 	char way[512]; /* transports of UCX by which bytes have gone */
 };
 
-/* Adds to the report's note, and "; " before.  The far thread's. */
-void hoist__far_note(struct hoist__far *far, const char *format, ...) HOIST__PRINTF(2, 3);
+/* Adds a text to the report's note, behind "; " if the note has one.  The far thread's. */
+void hoist__far_add_note(struct hoist__far *far, const char *format, ...) HOIST__PRINTF(2, 3);
 
 /* Notes that the bytes of a member were wrong, as this member has @seen, or another one says.
  * Pre: lock. */

@@ -31,16 +31,18 @@ static int check_size(const struct hoist_checkpoint *checkpoint)
 	uint64_t bytes = 0;
 	uint64_t at;
 	uint64_t n;
-	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0)
+	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0) {
+		bytes += digits_left(checkpoint, gaps.file, 0);
 		while (hoist__gaps_next(&gaps, checkpoint, UINT64_MAX, &at, &n))
 			bytes += n;
-	for (size_t f = 0; f < checkpoint->n_files; f++)
-		bytes += digits_left(checkpoint, f, 0);
+	}
 	if (bytes > HOIST__TOUR_MOST_BYTES)
-		return hoist__fail(-ENOTSUP,
-				   "%llu bytes of the checkpoint's files are no tensor's: too many "
-				   "to be sent to a machine that lacks files",
-				   (unsigned long long)bytes);
+		return hoist__fail(
+			-ENOTSUP,
+			"%llu bytes of the checkpoint's files are no tensor's, or are kept "
+			"digests: too many to be sent to a machine that lacks files; copy "
+			"the files there",
+			(unsigned long long)bytes);
 	return 0;
 }
 

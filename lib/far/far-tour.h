@@ -2,14 +2,14 @@
 /* lib/far/far-tour.h - a member with all files shows the checkpoint to a visitor that lacks some.
  *
  *     visitor    VISIT name
- *     member     FILE for each file, BYTES (all bytes of the files that are no tensor's), DIGITS
- *                (digests of tensors that are kept beside the files), TOUR_END; or, if it lacks
+ *     member     FILE for each file; for each file again DIGITS (of the digests that are kept
+ *                beside the file) and BYTES (all that are no tensor's); TOUR_END; or, if it lacks
  *                files itself, ROSTER for each other member, ROSTER_END and BYE
  *
  * The visitor makes files of the same names and sizes in a folder in memory, with holes where the
  * tensors are, opens them as any checkpoint, puts its own files in the places of those that it
- * has (hoist__checkpoint_localize()), and removes the folder.  The kept digests count for the
- * visitor, too (hoist__kept_take()): the files are those of the member.
+ * has (hoist__checkpoint_localize()), and removes the folder.  The visitor takes the
+ * kept digests for its own files, too (hoist__kept_take()): these were compared with the member's.
  */
 #ifndef HOIST_LIB_FAR_FAR_TOUR_H
 #define HOIST_LIB_FAR_FAR_TOUR_H

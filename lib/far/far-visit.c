@@ -105,8 +105,8 @@ static int take_file(struct visit *visit, const struct hoist__far_message *m)
 	if (fd == -EEXIST)
 		return hoist__fail(
 			-ENOTSUP,
-			"the checkpoint has several files of the name %s: they cannot be "
-			"shown to a machine that lacks files",
+			"the checkpoint has several files of the name %s, in different folders, "
+			"which cannot be shown: copy all files to this machine",
 			name);
 	if (fd < 0)
 		return fd;

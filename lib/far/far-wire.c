@@ -111,7 +111,7 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	identity(c, m);
 	field(c, &m->n_cells, 8);
 	field(c, &m->n_patterns, 8);
-	field32(c, &m->n);
+	field32(c, &m->rank);
 	field32(c, &m->port);
 	field(c, &m->place.machine, 8);
 	field32(c, &m->place.process);
@@ -159,7 +159,7 @@ static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, u
 static void roster(struct cursor *c, struct hoist__far_message *m)
 {
 	field(c, &m->id, 8);
-	field32(c, &m->n);
+	field32(c, &m->rank);
 	field(c, &m->cell, 8);
 	flag(c, &m->flag);
 	text(c, m->text);
@@ -259,7 +259,7 @@ static void beat(struct cursor *c, struct hoist__far_message *m)
 static void member(struct cursor *c, struct hoist__far_message *m)
 {
 	field(c, &m->id, 8);
-	field32(c, &m->n);
+	field32(c, &m->rank);
 	field32(c, &m->n_ranks);
 	field(c, &m->done, 8);
 	field(c, &m->n_cells, 8);

@@ -2,7 +2,8 @@
 /* lib/far/far-wire.h - the messages of members and visitors to each other, as frames of a channel.
  *
  * Numbers are little-endian.  A frame of an unknown kind, with bytes too few or too many, or with a
- * number out of its range, is an error of its sender's.
+ * number out of its range, is an error of its sender's.  A change here raises
+ * HOIST__CHANNEL_VERSION.
  */
 #ifndef HOIST_LIB_FAR_FAR_WIRE_H
 #define HOIST_LIB_FAR_FAR_WIRE_H
@@ -44,7 +45,7 @@ enum hoist__far_kind {
 	HOIST__FAR_VISIT,    /* instead of HELLO: asks for the files (far-tour.h) */
 	HOIST__FAR_FILE,     /* file `n` is `text`, of `done` bytes */
 	HOIST__FAR_BYTES,    /* of file `n`, from byte `at` on */
-	HOIST__FAR_DIGITS,   /* the same, of the digests that are kept beside the file */
+	HOIST__FAR_DIGITS,   /* from the `at`-th on, of the digests kept beside file `n` */
 	HOIST__FAR_LOOK,     /* instead of HELLO: asks for a MEMBER of each, then BYE */
 	HOIST__FAR_MEMBER,   /* one member, and how far the member is */
 	HOIST__FAR_TOUR_END, /* `text` is to be opened; "": the folder */
@@ -65,23 +66,24 @@ struct hoist__far_message {
 	uint64_t ticket;			       /* ASK, UNASK, REFUSE, OFFER, LEND, TOOK */
 	uint64_t at;				       /* WANTS, PATTERNS, BYTES, DIGITS, LEND */
 	uint64_t done;				       /* BEAT, MEMBER: cells; FILE: bytes */
-	uint32_t n; /* WANTS, PATTERNS, FILE, BYTES, DIGITS, LEND; HELLO, ROSTER, MEMBER: rank */
+	uint32_t n;			 /* WANTS, PATTERNS, FILE, BYTES, DIGITS, LEND */
+	uint32_t rank;			 /* HELLO, ROSTER, MEMBER */
 	uint32_t n_ranks;		 /* MEMBER: of the group; 0: unknown */
 	uint32_t port;			 /* HELLO: at which the member listens */
 	int32_t err;			 /* BYE */
 	struct hoist__swarm_share share; /* BEAT */
 	uint64_t counts[3]; /* BEAT, MEMBER: bytes from storage, from members, to members */
 	bool begun;	    /* BEAT, MEMBER: the member has begun */
-	bool flag;	    /* HELLO, MEMBER: the member has all files; ROSTER: it has gone; ASK:
-			     * the last resort; WARN: it gave wrong bytes */
+	bool flag;	    /* HELLO: the member has all files; MEMBER: some; ROSTER: it has gone;
+			     * ASK: the last resort; WARN: it gave wrong bytes */
 	bool lend;	    /* ASK: LEND will do */
 	struct hoist__neighbour place;	    /* HELLO */
 	uint64_t blocks[HOIST__CELL_WORDS]; /* ASK */
 	struct hoist__far_digest digest;    /* OFFER: of the blocks; FILE:
 					     * hoist__checkpoint_sample() */
 	char text[HOIST__FAR_REASON]; /* HELLO, VISIT, LOOK: the group's name; ROSTER, MEMBER: an
-				       * address; BYE: why; REFUSE: why, if a reading failed; FILE,
-				       * TOUR_END: a file's name */
+				       * address, or "": that of the sender; BYE: why; REFUSE: why,
+				       * if a reading failed; FILE, TOUR_END: a file's name */
 	const unsigned char *bytes; /* HELLO: the fabric's address; WANTS, PATTERNS, BYTES, DIGITS:
 				     * in the frame */
 	size_t n_bytes;

@@ -31,20 +31,20 @@
  * its addresses: each is a door then.  Each pair of members has one channel, which the member that
  * came later makes:
  *
- *     both       HELLO name, id, identity, cells, has the files, port, place of its slots
- *                (neighbour.h), address of the fabric
+ *     both       HELLO name, id, rank, identity, cells, has the files, port, place of its
+ *                slots (neighbour.h), address of the fabric
  *     acceptor   ROSTER for each member that is or was there, ROSTER_END
  *     both       WANTS, PATTERNS (swarm-wants.h), and BEAT from now on
  *     both       READY first cell: the member has chosen its pace
  *     both       ASK, UNASK, OFFER, LEND, REFUSE, TOOK, WARN
  *     both       BYE: the member leaves
  *
- * A member is ready once it has the wants of all that it knows of, and these are n_ranks, with the
- * ranks that have gone; if n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It
- * begins once all others are ready.  After the group's timeout a member does both, also if members
- * are missing.  A member that finds others which have begun is late (swarm.h).  A door of another
- * group, a member with other files, and one that has had as many others as a swarm has numbers send
- * the member away: BYE with an error.
+ * A member is ready once it has the wants of all that it knows of, and n_ranks ranks are there or
+ * have gone; if n_ranks is unknown, once nobody new has come for HOIST__FAR_GATHER_NS.  It begins
+ * once all others are ready.  After the group's timeout a member does both, also if members are
+ * missing.  A member that finds others which have begun is late (swarm.h).  These send a member
+ * away, by BYE with an error: a door of another group; a member with other files, with a UCX that
+ * cannot connect to the other's, or with as many others so far as a swarm has numbers.
  *
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
@@ -168,8 +168,8 @@ struct hoist__far_peer {
 struct hoist__far_known {
 	uint64_t id;
 	bool gone;
-	bool met;	/* by this member or by one that has told so: its turns count */
-	bool earlier;	/* it was in the folder before this member */
+	bool met;     /* by this member or by one that has told so: its turns count */
+	bool earlier; /* it was in the folder before this member */
 	unsigned rank;
 	unsigned tries; /* of its addresses, in turn */
 	uint64_t after; /* it is connected to then, if it has not connected itself */
@@ -218,7 +218,7 @@ enum hoist__far_state { HOIST__FAR_MEETING, HOIST__FAR_BEGUN };
 struct hoist__far {
 	struct hoist__load_source source;
 	unsigned n_ranks; /* 0: unknown */
-	unsigned rank;	  /* below n_ranks */
+	unsigned rank;	  /* below n_ranks; says nothing if n_ranks is 0 */
 	char *name;	  /* behind the door's address, or the folder */
 	char *door_text;  /* "host:port"; the folder */
 	int folder_fd;	  /* -1: the group has a door */
@@ -257,7 +257,7 @@ struct hoist__far {
 	int listen_fd;
 	struct hoist__address listen_at;
 	bool met_door; /* this member is the door, or has the roster of one that was there */
-	char unmet[HOIST__FAR_TEXT]; /* why a member that answered could not be met; "" */
+	char why_unmet[HOIST__FAR_TEXT]; /* why this member last failed to meet a process; "" */
 	uint64_t crowded_until;
 	char crowded[HOIST__FAR_TEXT]; /* why; "" */
 	bool ready;
@@ -288,7 +288,7 @@ struct hoist__far {
 	struct hoist__failure failure;
 	struct hoist__failure other_group; /* is at the door; no text: none is */
 	hoist_group_report report;	   /* once the load has ended */
-	char note[2 * HOIST__FAR_TEXT];	   /* why the group is smaller than it should be; "" */
+	char note[2 * HOIST__FAR_TEXT];	   /* which members are missing or have left, and why */
 	struct hoist__far_account account;
 	struct hoist__swarm *swarm;
 	struct hoist__far_slot *slots; /* n_slots */
@@ -381,7 +381,7 @@ struct hoist__far_known *hoist__far_known_of(struct hoist__far *far, uint64_t id
 /* Is the text an address in numbers?  A name would have a name server asked. */
 bool hoist__far_is_address(const char *text);
 
-/* Notes the id and the pace of a member that has left: its turns count. */
+/* Notes id, rank and pace of a member that has left: its turns count, and its rank. */
 void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
 
 /* Members that were there. */

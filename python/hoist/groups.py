@@ -30,9 +30,9 @@ received_bytes : int
 sent_bytes : int
     Bytes that it gave to others.
 rank : int
-    Below n_ranks.
+    The member's rank, below `n_ranks`.
 n_ranks : int
-    The group waits for so many ranks before it begins; 0: for nobody in particular, and `rank` says nothing.
+    The number of ranks of the group; 0: unknown, and `rank` says nothing.
 """
 
 

@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +14,6 @@
 #include "tests/lib/group/ranks.h"
 #include "tests/support/load-model.h"
 #include "tests/support/load-support.h"
-#include "tests/support/net-fabric.h"
 #include "tests/support/patience.h"
 #include "tests/support/wrap.h"
 

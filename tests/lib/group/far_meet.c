@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How ranks of several machines meet: who looks at a group, a rank that dies before the group
- * begins, a host of two addresses, a group that is full. */
+ * begins, a host of two addresses, a process that answers and cannot be met, a group that is full.
+ * Plain C. Exit: 0, 1, 77. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,14 +24,42 @@
 
 static const char *path;
 
+/* The last load's, from its report. */
+static unsigned n_members;
+static char note[1024];
+
+static void keep_report(hoist_checkpoint *checkpoint, hoist_load *load)
+{
+	hoist_group_report report = {.size = sizeof report};
+	(void)checkpoint;
+	OK(hoist_group_get_report(load, &report));
+	n_members = report.n_members;
+	(void)snprintf(note, sizeof note, "%s", report.note);
+}
+
+static void load_in(const hoist_group *group)
+{
+	hoist_load_options o = {.size = sizeof o};
+	ranks_load(group, path, &o, keep_report);
+	check_at("rank %u: %s, note: %s", group->rank, said->text[group->rank], note);
+	CHECK(said->err[group->rank] == 0);
+}
+
+static struct hoist__address door_of_group(void)
+{
+	struct hoist__address door;
+	char text[64];
+	(void)sscanf(ranks_group(0, 1).name, "tcp://%63[^/]", text);
+	CHECK(hoist__address_find(text, false, &door, 1) == 1);
+	return door;
+}
+
 /* --- looking at a group --- */
 
 static void waiting_rank(unsigned rank)
 {
 	const hoist_group group = ranks_group(rank, 2);
-	hoist_load_options o = {.size = sizeof o};
-	ranks_load(&group, path, &o, NULL);
-	CHECK(said->err[rank] == 0);
+	load_in(&group);
 }
 
 struct seen {
@@ -52,10 +81,15 @@ static int see(void *context, const hoist_group_member *member)
 	return 0;
 }
 
-static void look_until_seen(const hoist_group *group, struct seen *seen)
+static struct seen wait_for_members(const hoist_group *group, unsigned n)
 {
-	for (uint64_t until = 0; seen->n == 0 && patience(&until);)
-		(void)hoist_group_look(group, see, seen);
+	struct seen seen = {.n = 0};
+	for (uint64_t until = 0; seen.n != n && patience(&until);) {
+		seen = (struct seen){.n = 0};
+		(void)hoist_group_look(group, see, &seen);
+	}
+	CHECK(seen.n == n && seen.n_begun == 0);
+	return seen;
 }
 
 static int stop_at_once(void *context, const hoist_group_member *member)
@@ -73,8 +107,8 @@ static void a_group_that_waits_is_seen(void)
 	struct seen seen = {.n = 0};
 	CHECK(hoist_group_look(&group, see, &seen) == -ECONNREFUSED);
 	pid_t first = ranks_start(0, waiting_rank);
-	look_until_seen(&group, &seen);
-	CHECK(seen.n == 1 && seen.n_begun == 0 && seen.bytes >= BIG_BYTES);
+	seen = wait_for_members(&group, 1);
+	CHECK(seen.bytes >= BIG_BYTES);
 	CHECK(hoist_group_look(&group, stop_at_once, NULL) == -ECANCELED);
 	hoist_group other = group;
 	char name[64];
@@ -99,27 +133,9 @@ static void rank_of_three(unsigned rank)
 {
 	hoist_group group = ranks_group(rank, 3);
 	group.timeout_ns = UINT64_C(600000000000); /* more than the test has */
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
-	hoist_group_report report = {.size = sizeof report};
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	OK(hoist_load_wait(load));
-	OK(hoist_group_get_report(load, &report));
-	check_at("rank %u: %s", rank, report.note);
-	CHECK(strstr(report.note, "members came") == NULL);
-	CHECK(rank != 0 || strstr(report.note, "was left out") != NULL);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
-}
-
-static void wait_for_members(const hoist_group *group, unsigned n)
-{
-	struct seen seen = {.n = 0};
-	for (uint64_t until = 0; seen.n != n && patience(&until);) {
-		seen = (struct seen){.n = 0};
-		(void)hoist_group_look(group, see, &seen);
-	}
-	CHECK(seen.n == n && seen.n_begun == 0);
+	load_in(&group);
+	CHECK(strstr(note, "members came") == NULL);
+	CHECK(rank != 0 || strstr(note, "was left out") != NULL);
 }
 
 /* @again: the rank comes again, before the last one has come. */
@@ -129,15 +145,15 @@ static void lose_a_rank(bool again)
 	const hoist_group group = ranks_group(0, 3);
 	pid_t children[3];
 	children[0] = ranks_start(0, rank_of_three);
-	wait_for_members(&group, 1);
+	(void)wait_for_members(&group, 1);
 	children[1] = ranks_start(1, rank_of_three);
-	wait_for_members(&group, 2);
+	(void)wait_for_members(&group, 2);
 	CHECK(kill(children[1], SIGKILL) == 0);
 	ranks_end(children[1], 1);
-	wait_for_members(&group, 1);
+	(void)wait_for_members(&group, 1);
 	if (again) {
 		children[1] = ranks_start(1, rank_of_three);
-		wait_for_members(&group, 2);
+		(void)wait_for_members(&group, 2);
 	}
 	children[2] = ranks_start(2, rank_of_three);
 	ranks_end(children[0], 0);
@@ -175,20 +191,12 @@ WRAP(int, getaddrinfo,
 static void rank_at_two_doors(unsigned rank)
 {
 	hoist_group group = ranks_group(rank, 2);
-	hoist_group_report report = {.size = sizeof report};
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
 	char name[64];
 	(void)snprintf(name, sizeof name, "tcp://two.test%s", strrchr(group.name, ':'));
 	group.name = name;
 	knows_ipv6 = rank == 0;
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	OK(hoist_load_wait(load));
-	OK(hoist_group_get_report(load, &report));
-	check_at("rank %u: %s", rank, report.note);
-	CHECK(report.n_members == 2);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
+	load_in(&group);
+	CHECK(n_members == 2);
 }
 
 /* The door is one that knows both. */
@@ -197,32 +205,23 @@ static void members_meet_at_either_address(void)
 	path = ranks_big();
 	ranks_next_group();
 	const hoist_group group = ranks_group(0, 2);
-	struct seen seen = {.n = 0};
 	pid_t first = ranks_start(0, rank_at_two_doors);
-	look_until_seen(&group, &seen);
+	(void)wait_for_members(&group, 1);
 	ranks_end(ranks_start(1, rank_at_two_doors), 0);
 	ranks_end(first, 0);
 }
 
 /* --- who answers, and cannot be met --- */
 
-static const char *says; /* what the notes of the ranks have */
+static const char *says; /* a piece of each rank's note */
 
 static void rank_that_stays_alone(unsigned rank)
 {
 	hoist_group group = ranks_group(rank, 2);
 	group.timeout_ns = UINT64_C(3000000000);
-	hoist_group_report report = {.size = sizeof report};
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	OK(hoist_load_wait(load));
-	OK(hoist_group_get_report(load, &report));
-	check_at("rank %u: %s", rank, report.note);
-	CHECK(report.n_members == 1 && strstr(report.note, "1 of 2 members came") != NULL);
-	CHECK(strstr(report.note, says) != NULL);
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
+	load_in(&group);
+	CHECK(n_members == 1 && strstr(note, "1 of 2 members came") != NULL);
+	CHECK(strstr(note, says) != NULL);
 }
 
 static void older(unsigned *major, unsigned *minor, unsigned *patch)
@@ -251,11 +250,8 @@ static void another_ucx_is_named(void)
 static void serve_another_protocol(unsigned rank)
 {
 	static const char answer[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
-	struct hoist__address door;
+	const struct hoist__address door = door_of_group();
 	int listening, socket;
-	char text[64];
-	(void)sscanf(ranks_group(rank, 2).name, "tcp://%63[^/]", text);
-	CHECK(hoist__address_find(text, false, &door, 1) == 1);
 	OK(hoist__address_listen(&door, &listening, NULL));
 	__atomic_store_n(&said->marks[rank], 1, __ATOMIC_SEQ_CST);
 	for (;;) {
@@ -301,13 +297,10 @@ static void next_frame(struct hoist__channel *channel, struct hoist__far_message
 /* Greets as one member more.  Returns: the first answer. */
 static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
 {
-	struct hoist__address door;
+	const struct hoist__address door = door_of_group();
 	struct hoist__secret secret;
 	struct hoist__channel *channel = NULL;
 	struct hoist__far_message answer;
-	char text[64];
-	(void)sscanf(ranks_group(0, 1).name, "tcp://%63[^/]", text);
-	CHECK(hoist__address_find(text, false, &door, 1) == 1);
 	OK(hoist__secret_find(NULL, &secret));
 	OK(hoist__channel_connect(&door, &secret, &channel));
 	for (uint64_t until = 0; !hoist__channel_proved(channel);) {
@@ -349,13 +342,10 @@ static void crowd(unsigned rank)
 static void rank_too_many(unsigned rank)
 {
 	const hoist_group group = ranks_group(rank, 2);
-	hoist_checkpoint *checkpoint = support_open(path);
-	hoist_load *load = NULL;
-	OK(hoist_group_load(&group, checkpoint, NULL, &load));
-	CHECK(hoist_load_wait(load) == -ENOSPC);
-	support_said("128 members");
-	hoist_load_destroy(load);
-	hoist_checkpoint_close(checkpoint);
+	hoist_load_options o = {.size = sizeof o};
+	ranks_load(&group, path, &o, NULL);
+	check_at("%d, %s", said->err[rank], said->text[rank]);
+	CHECK(said->err[rank] == -ENOSPC && strstr(said->text[rank], "128 members") != NULL);
 }
 
 static void a_group_that_is_full_says_so(void)
@@ -363,9 +353,8 @@ static void a_group_that_is_full_says_so(void)
 	path = ranks_big();
 	ranks_next_group();
 	const hoist_group group = ranks_group(0, 2);
-	struct seen seen = {.n = 0};
 	pid_t first = ranks_start(0, waiting_rank);
-	look_until_seen(&group, &seen);
+	(void)wait_for_members(&group, 1);
 	ranks_end(ranks_start(1, crowd), 0);
 	ranks_end(ranks_start(1, rank_too_many), 0);
 	CHECK(kill(first, SIGKILL) == 0);

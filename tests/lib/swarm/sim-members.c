@@ -38,7 +38,7 @@ static double storage_of(unsigned member)
 {
 	const struct sim_member *m = &the_sim->members[member];
 	if (m->fate == SIM_STALLED && sim_now >= m->fate_ns)
-		return 1;
+		return 1; /* a byte a second: never */
 	return the_sim->storage / (m->fate == SIM_SLOW_STORAGE && sim_now >= m->fate_ns ? 4 : 1);
 }
 

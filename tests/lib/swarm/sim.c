@@ -359,14 +359,19 @@ static void handle(const struct event *e)
 		sim_drive(e->member);
 }
 
+static bool never_ends(unsigned m)
+{
+	enum sim_fate fate = the_sim->members[m].fate;
+	return fate == SIM_STUCK || fate == SIM_STALLED;
+}
+
 static bool all_ended(void)
 {
 	for (unsigned m = 0; m < the_sim->n; m++) {
 		const struct node *node = &sim_nodes[m];
 		bool dies = the_sim->members[m].fate == SIM_DIES ||
 			    the_sim->members[m].fate == SIM_HANGS;
-		if (the_sim->members[m].fate == SIM_STUCK ||
-		    the_sim->members[m].fate == SIM_STALLED)
+		if (never_ends(m))
 			continue;
 		if (node->swarm == NULL || (node->here && !node->ended && !(dies && !node->here)))
 			return false;
@@ -397,8 +402,7 @@ struct sim_result sim_run(const struct sim *sim)
 	sim_result_so_far.ended = true;
 	for (unsigned m = 0; m < the_sim->n; m++) {
 		struct node *node = &sim_nodes[m];
-		if ((node->ended || node->here) && the_sim->members[m].fate != SIM_STUCK &&
-		    the_sim->members[m].fate != SIM_STALLED)
+		if ((node->ended || node->here) && !never_ends(m))
 			sim_result_so_far.ended = sim_result_so_far.ended &&
 						  (node->lost || node->n_used == node->n_wanted);
 		sim_result_so_far.n_lost += node->lost;
