@@ -129,8 +129,9 @@ int hoist__fabric_connect(struct hoist__fabric *fabric, const void *address, siz
 	free(copy);
 	if (status < 0) {
 		free(peer);
-		return hoist__ucx_fail(status,
-				       "connecting (compare `hoist doctor` on both machines)");
+		err = hoist__ucx_fail(status,
+				      "connecting (compare `hoist doctor` on both machines)");
+		return err == -EINVAL ? -EIO : err; /* no argument is the caller's fault */
 	}
 	hoist__list_push_back(&fabric->peers, &peer->link);
 	fabric->met_at = hoist__now_ns();

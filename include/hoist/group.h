@@ -106,8 +106,8 @@ typedef struct hoist_group {
 			      * any text.  The name is this user's alone.  The name may be used again
 			      * once the load has ended.  Or "tcp://HOST:PORT/" and 1 to 63 bytes;
 			      * [HOST] for an address of IPv6; or "dir:FOLDER/" and 1 to 63 bytes */
-	unsigned rank;       /* shm: 0 to n_ranks - 1, each once; tcp: the same, if n_ranks is not 0,
-			      * and not used */
+	unsigned rank;       /* shm: 0 to n_ranks - 1, each once; tcp: the same, if n_ranks is not 0.
+			      * A rank that dies and comes again has its rank again */
 	unsigned n_ranks;    /* shm: 1 to 64; tcp: 0 (unknown) to 128 */
 	uint64_t timeout_ns; /* how long the ranks wait for one that has not come, or that gives no
 			      * sign of life (it is stopped).  100 ms and more; 0: 30 s */

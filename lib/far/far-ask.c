@@ -110,7 +110,10 @@ int hoist__far_look(const hoist_group *group,
 	err = far->n_doors > 0 ? -ECONNREFUSED
 			       : hoist__fail(-ECONNREFUSED, "no member of the group is in %.200s",
 					     far->door_text);
-	for (unsigned i = 0; i < far->n_doors && err < 0 && !looking.answered; i++) {
+	/* In a folder, an address may be of another group now. */
+	for (unsigned i = 0; i < far->n_doors && err < 0 && !looking.answered &&
+			     (err != -EACCES || far->folder_fd >= 0);
+	     i++) {
 		looking.at = &far->door[i];
 		err = hoist__far_ask(far, looking.at, HOIST__FAR_LOOK, take_member, &looking, end);
 	}

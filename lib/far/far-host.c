@@ -42,7 +42,7 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		hoist__far_say(far, to, &m);
 	}
 	for (unsigned i = 0; i < far->n_known; i++) {
-		if (!far->known[i].gone)
+		if (!far->known[i].gone || !far->known[i].met)
 			continue;
 		m.id = far->known[i].id;
 		m.rank = far->known[i].rank;

@@ -185,11 +185,13 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 		known->after = hoist__now_ns() + (far->met_door ? HOIST__FAR_CROSS_NS : 0);
 }
 
-void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone)
+void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone, const char *why)
 {
 	struct hoist__far_known *known;
 	if (gone->id == 0 || (known = hoist__far_known_of(far, gone->id)) == NULL)
 		return;
+	if (!known->gone && !gone->farewell && !atomic_load(&far->stopping))
+		hoist__far_add_note(far, "the member at %s was left out: %s", gone->at.text, why);
 	known->gone = known->met = true;
 	known->first_cell = gone->first_cell;
 	known->rank = gone->rank;
@@ -271,15 +273,16 @@ struct census {
 	size_t first_after; /* the furthest cell that one of those that have begun has done */
 };
 
-/* Is the rank of @gone counted already: a member of this rank is there, or an earlier entry? */
-static bool is_counted(const struct hoist__far *far, const struct hoist__far_known *gone)
+/* Has a rank come, gone and not come again?  The first of a rank's entries counts. */
+static bool is_lost(const struct hoist__far *far, const struct hoist__far_known *gone)
 {
-	bool has = far->rank == gone->rank;
-	for (unsigned i = 0; i < HOIST__FAR_PEERS && !has; i++)
-		has = far->peers[i].has_hello && far->peers[i].rank == gone->rank;
-	for (const struct hoist__far_known *k = far->known; k < gone && !has; k++)
-		has = k->rank == gone->rank && has_gone(far, k);
-	return has;
+	bool reached = gone->n_at == 0 || gone->tries < MOST_TRIES * gone->n_at;
+	bool lost = has_gone(far, gone) && reached && gone->rank != far->rank;
+	for (unsigned i = 0; i < HOIST__FAR_PEERS && lost; i++)
+		lost = !far->peers[i].has_hello || far->peers[i].rank != gone->rank;
+	for (const struct hoist__far_known *k = far->known; k < gone && lost; k++)
+		lost = !has_gone(far, k) || k->rank != gone->rank;
+	return lost;
 }
 
 static struct census count_members(const struct hoist__far *far)
@@ -303,7 +306,7 @@ static struct census count_members(const struct hoist__far *far)
 		const struct hoist__far_known *known = &far->known[i];
 		if (!known->gone && !has_peer(far, known->id))
 			census.all_listed = false;
-		census.n_came += has_gone(far, known) && !is_counted(far, known);
+		census.n_came += is_lost(far, known);
 	}
 	census.n_came += 1 + census.n;
 	return census;
@@ -349,7 +352,7 @@ static void begin(struct hoist__far *far, const struct census *census, bool late
 		hoist__far_add_note(far, "%u of %u members came to %.100s%s%s%.*s", census->n_came,
 				    far->n_ranks, far->door_text, why[0] != '\0' ? "; " : "", why,
 				    HOIST__FAR_TEXT / 2, far->crowded);
-	else if (late && !far->met_door)
+	else if ((late && !far->met_door) || (far->n_ranks == 0 && far->why_unmet[0] != '\0'))
 		hoist__far_add_note(far, "%.100s: %s", far->door_text, why);
 	hoist__log(load, "group \"%s\": begins with %u members, at cell %zu of %zu%s%s", far->name,
 		   census->n + 1, far->first_cell, far->cells.n, far->note[0] != '\0' ? ": " : "",
@@ -372,8 +375,11 @@ void hoist__far_meet(struct hoist__far *far, uint64_t now)
 		return;
 	struct census census = count_members(far);
 	bool late = now > far->opened_at + far->timeout_ns;
-	bool enough = far->n_ranks != 0 ? census.n_came >= far->n_ranks
-					: now > far->met_at + HOIST__FAR_GATHER_NS;
+	/* The connection of a member that lives may have failed, and be made anew. */
+	bool settled = now > far->met_at + HOIST__FAR_GATHER_NS;
+	bool enough = far->n_ranks == 0 ? settled
+					: census.n + 1 >= far->n_ranks ||
+						  (settled && census.n_came >= far->n_ranks);
 	bool complete = far->met_door && census.all_listed && (enough || census.begun);
 	pthread_mutex_lock(&far->lock);
 	int err = late && !far->met_door && far->other_group.text[0] != '\0'

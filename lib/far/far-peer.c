@@ -56,8 +56,6 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	if (gone.has_hello)
 		hoist__log(load, "group \"%s\": member %016llx at %s has left: %s", far->name,
 			   (unsigned long long)gone.id, gone.at.text, why);
-	if (gone.has_hello && !gone.farewell && !atomic_load(&far->stopping))
-		hoist__far_add_note(far, "the member at %s was left out: %s", gone.at.text, why);
 	if (gone.joined)
 		leave_swarm(far, &gone, now);
 	hoist__far_forget_sends(far, peer);
@@ -72,7 +70,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 	hoist__channel_close(gone.channel);
 	hoist__swarm_wants_fini(&gone.wanting.wants);
 	hoist__far_tour_end(&gone.tour);
-	hoist__far_forget(far, &gone);
+	hoist__far_forget(far, &gone, why);
 	if (gone.has_hello)
 		far->met_at = now;
 }
@@ -290,7 +288,6 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err < 0)
 		return sends_away(err) ? hoist__far_send_away(far, peer, err) : err;
 	peer->has_hello = true;
-	far->why_unmet[0] = '\0';
 	peer->id = m->id;
 	peer->rank = m->rank;
 	peer->shows = peer->reads = m->flag;
@@ -442,6 +439,8 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 			hoist__far_learn(far, m);
 		return 0;
 	case HOIST__FAR_ROSTER_END:
+		if (peer->connector && !far->met_door)
+			far->why_unmet[0] = '\0'; /* earlier tries of the door count no more */
 		far->met_door = far->met_door || peer->connector;
 		return 0;
 	case HOIST__FAR_WANTS:
@@ -472,10 +471,11 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
  * address of a member that a roster or a folder names, a member of another group may listen now. */
 static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
-	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT ||
-		     err == -EHOSTUNREACH || err == -ETIMEDOUT;
-	if (!tells || peer->has_hello || far->state != HOIST__FAR_MEETING ||
-	    (!peer->connector && !hoist__channel_proved(peer->channel)))
+	bool proved = hoist__channel_proved(peer->channel);
+	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT;
+	bool unreached = err == -EHOSTUNREACH || err == -ETIMEDOUT;
+	if (peer->has_hello || far->state != HOIST__FAR_MEETING || (!peer->connector && !proved) ||
+	    !(tells || (unreached && (proved || !far->met_door))))
 		return;
 	(void)snprintf(far->why_unmet, sizeof far->why_unmet, "%s", hoist_error());
 	if (err == -EACCES && hoist__far_at_door(far, peer))

@@ -25,13 +25,20 @@ static size_t digits_left(const struct hoist_checkpoint *checkpoint, size_t file
 	return kept != NULL ? strlen(kept + at) : 0;
 }
 
-static int check_size(const struct hoist_checkpoint *checkpoint)
+static int check_files(const struct hoist_checkpoint *checkpoint)
 {
 	struct hoist__gaps gaps = {.file = 0};
 	uint64_t bytes = 0;
 	uint64_t at;
 	uint64_t n;
 	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0) {
+		const char *name = hoist__checkpoint_file_name(checkpoint, gaps.file);
+		if (strlen(name) >= HOIST__FAR_REASON)
+			return hoist__fail(
+				-ENOTSUP,
+				"the name %.80s... has more than %u bytes: the checkpoint "
+				"cannot be shown to a machine that lacks files",
+				name, HOIST__FAR_REASON - 1);
 		bytes += digits_left(checkpoint, gaps.file, 0);
 		while (hoist__gaps_next(&gaps, checkpoint, UINT64_MAX, &at, &n))
 			bytes += n;
@@ -43,20 +50,6 @@ static int check_size(const struct hoist_checkpoint *checkpoint)
 			"digests: too many to be sent to a machine that lacks files; copy "
 			"the files there",
 			(unsigned long long)bytes);
-	return 0;
-}
-
-static int check_names(const struct hoist_checkpoint *checkpoint)
-{
-	for (size_t f = 0; f < checkpoint->n_files; f++) {
-		const char *name = hoist__checkpoint_file_name(checkpoint, f);
-		if (strlen(name) >= HOIST__FAR_REASON)
-			return hoist__fail(
-				-ENOTSUP,
-				"the name %.80s... has more than %u bytes: the checkpoint "
-				"cannot be shown to a machine that lacks files",
-				name, HOIST__FAR_REASON - 1);
-	}
 	return 0;
 }
 
@@ -85,9 +78,7 @@ static int write_index(const struct hoist_checkpoint *checkpoint, int fd)
 int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint)
 {
 	*tour = (struct hoist__far_tour){.active = true, .index_fd = -1};
-	int err = check_size(checkpoint);
-	if (err == 0)
-		err = check_names(checkpoint);
+	int err = check_files(checkpoint);
 	if (err < 0 || checkpoint->index == NULL)
 		return err;
 	tour->index_fd = memfd_create("hoist-index", MFD_CLOEXEC);

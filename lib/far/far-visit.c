@@ -266,7 +266,7 @@ static int open_shown_files(struct visit *visit, const char *path, unsigned flag
 	if (err == 0)
 		err = hoist__checkpoint_localize(checkpoint, path, visit->files);
 	for (size_t f = 0; err == 0 && f < checkpoint->n_files; f++)
-		if (visit->files[f].digits != NULL)
+		if (visit->files[f].digits != NULL && checkpoint->files[f].format != HOIST__RAW)
 			err = hoist__kept_take(&checkpoint->files[f], &visit->files[f].digits);
 	if (err < 0) {
 		hoist_checkpoint_close(checkpoint);

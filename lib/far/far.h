@@ -381,8 +381,8 @@ struct hoist__far_known *hoist__far_known_of(struct hoist__far *far, uint64_t id
 /* Is the text an address in numbers?  A name would have a name server asked. */
 bool hoist__far_is_address(const char *text);
 
-/* Notes id, rank and pace of a member that has left: its turns count, and its rank. */
-void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone);
+/* Keeps id, rank and pace of a member that has left: its turns count.  The report says @why. */
+void hoist__far_forget(struct hoist__far *far, const struct hoist__far_peer *gone, const char *why);
 
 /* Members that were there. */
 unsigned hoist__far_n_gone(const struct hoist__far *far);
