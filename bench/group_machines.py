@@ -130,16 +130,21 @@ class Bench:
         environment = {**os.environ, "UCX_TLS": "tcp"}
         size = 4 * MIB
         n = self.bytes // size
-        server = machines.start(0, ["ucx_perftest"], env=environment)
+        self.port += 1
+        port = ["-p", str(self.port)]  # the last one's may be taken for a minute
+        server = machines.start(0, ["ucx_perftest", *port], env=environment)
         time.sleep(0.5)
-        client = machines.start(1, ["ucx_perftest", machines.at(0), "-t", test, "-s", str(size),
+        client = machines.start(1, ["ucx_perftest", *port, machines.at(0), "-t", test, "-s", str(size),
                                     "-n", str(n), "-w", "1", "-f"], env=environment)
         try:
             text = finish([client])[0]
         finally:
             kill(server)
         # Columns: messages, three latencies, two bandwidths of MB/s, two rates.
-        values = [line.split() for line in text.splitlines() if re.fullmatch(r"[\d. ]+", line.strip())]
+        values = [line.split() for line in text.splitlines()
+                  if re.fullmatch(r"( *(\d[\d.]*|inf))+", line.rstrip())]
+        if not values:
+            raise RuntimeError(f"ucx_perftest printed no figures: {text}")
         self.note(name, self.bytes / (float(values[-1][-3]) * MIB))
 
     def mpi(self, machines, program, hosts):
