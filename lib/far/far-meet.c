@@ -173,6 +173,7 @@ void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *r
 		return;
 	known->met = true;
 	known->gone = known->gone || roster->flag;
+	known->tries = roster->flag ? 0 : known->tries; /* another member reached it */
 	known->first_cell = (size_t)roster->cell;
 	known->rank = roster->rank;
 	if (known->n_at == 0) { /* a folder names more */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/far/far.h"
@@ -129,9 +130,18 @@ static void a_group_that_waits_is_seen(void)
 
 /* --- a rank that dies while the group gathers --- */
 
-static void rank_of_three(unsigned rank)
+static const char *folder_group; /* NULL: a door */
+
+static hoist_group group_of_three(unsigned rank)
 {
 	hoist_group group = ranks_group(rank, 3);
+	group.name = folder_group != NULL ? folder_group : group.name;
+	return group;
+}
+
+static void rank_of_three(unsigned rank)
+{
+	hoist_group group = group_of_three(rank);
 	group.timeout_ns = UINT64_C(600000000000); /* more than the test has */
 	load_in(&group);
 	CHECK(strstr(note, "members came") == NULL);
@@ -142,7 +152,7 @@ static void rank_of_three(unsigned rank)
 static void lose_a_rank(bool again)
 {
 	ranks_next_group();
-	const hoist_group group = ranks_group(0, 3);
+	const hoist_group group = group_of_three(0);
 	pid_t children[3];
 	children[0] = ranks_start(0, rank_of_three);
 	(void)wait_for_members(&group, 1);
@@ -164,9 +174,19 @@ static void lose_a_rank(bool again)
 
 static void a_rank_that_died_is_not_waited_for(void)
 {
+	char folder[512];
+	char name[600];
 	path = ranks_big();
 	lose_a_rank(false);
 	lose_a_rank(true);
+	/* The last rank finds the file of the one that died. */
+	(void)snprintf(folder, sizeof folder, "%s", support_path("door"));
+	(void)snprintf(name, sizeof name, "dir:%s/test", folder);
+	OK(mkdir(folder, 0700));
+	folder_group = name;
+	lose_a_rank(false);
+	folder_group = NULL;
+	support_remove(folder);
 }
 
 /* --- a host of two addresses --- */
