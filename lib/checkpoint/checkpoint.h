@@ -96,8 +96,9 @@ int hoist__kept_find(int dir_fd, const char *path, unsigned flags,
 		     struct hoist__checkpoint_file *shard);
 
 /* Makes *digits, from malloc, the kept digests of the file, and sets *digits to NULL.  Another
- * member of a group keeps these digests beside its copy of the file. Returns: 0; -EBADMSG (not one
- * digest for each tensor): *digits is as before. */
+ * member of a group keeps these digests beside its copy of the file.
+ *
+ * Returns: 0; -EBADMSG (not one digest for each tensor): *digits is as before. */
 int hoist__kept_take(struct hoist__checkpoint_file *shard, char **digits);
 
 /* Returns a reader of the file's bytes for a parser; valid while @file is open. */

@@ -282,7 +282,7 @@ static bool is_lost(const struct hoist__far *far, const struct hoist__far_known 
 	for (unsigned i = 0; i < HOIST__FAR_PEERS && lost; i++)
 		lost = !far->peers[i].has_hello || far->peers[i].rank != gone->rank;
 	for (const struct hoist__far_known *k = far->known; k < gone && lost; k++)
-		lost = !has_gone(far, k) || k->rank != gone->rank;
+		lost = k->rank != gone->rank || !has_gone(far, k);
 	return lost;
 }
 

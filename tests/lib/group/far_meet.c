@@ -46,15 +46,6 @@ static void load_in(const hoist_group *group)
 	CHECK(said->err[group->rank] == 0);
 }
 
-static struct hoist__address door_of_group(void)
-{
-	struct hoist__address door;
-	char text[64];
-	(void)sscanf(ranks_group(0, 1).name, "tcp://%63[^/]", text);
-	CHECK(hoist__address_find(text, false, &door, 1) == 1);
-	return door;
-}
-
 /* --- looking at a group --- */
 
 static void waiting_rank(unsigned rank)
@@ -93,6 +84,16 @@ static struct seen wait_for_members(const hoist_group *group, unsigned n)
 	return seen;
 }
 
+/* Begins a new group of two with rank 0, and waits until the rank is there. */
+static pid_t begin_with(void (*rank_main)(unsigned rank))
+{
+	ranks_next_group();
+	const hoist_group group = ranks_group(0, 2);
+	pid_t first = ranks_start(0, rank_main);
+	(void)wait_for_members(&group, 1);
+	return first;
+}
+
 static int stop_at_once(void *context, const hoist_group_member *member)
 {
 	(void)context;
@@ -102,7 +103,6 @@ static int stop_at_once(void *context, const hoist_group_member *member)
 
 static void a_group_that_waits_is_seen(void)
 {
-	path = ranks_big();
 	ranks_next_group();
 	const hoist_group group = ranks_group(0, 2);
 	struct seen seen = {.n = 0};
@@ -176,7 +176,6 @@ static void a_rank_that_died_is_not_waited_for(void)
 {
 	char folder[512];
 	char name[600];
-	path = ranks_big();
 	lose_a_rank(false);
 	lose_a_rank(true);
 	/* The last rank finds the file of the one that died. */
@@ -222,11 +221,7 @@ static void rank_at_two_doors(unsigned rank)
 /* The door is one that knows both. */
 static void members_meet_at_either_address(void)
 {
-	path = ranks_big();
-	ranks_next_group();
-	const hoist_group group = ranks_group(0, 2);
-	pid_t first = ranks_start(0, rank_at_two_doors);
-	(void)wait_for_members(&group, 1);
+	pid_t first = begin_with(rank_at_two_doors);
 	ranks_end(ranks_start(1, rank_at_two_doors), 0);
 	ranks_end(first, 0);
 }
@@ -263,7 +258,6 @@ static void rank_with_another_ucx(unsigned rank)
 
 static void another_ucx_is_named(void)
 {
-	path = ranks_big();
 	says = "install the same version on all machines";
 	ranks_next_group();
 	ranks_run(2, rank_with_another_ucx, 0);
@@ -273,7 +267,7 @@ static void another_ucx_is_named(void)
 static void serve_another_protocol(unsigned rank)
 {
 	static const char answer[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
-	const struct hoist__address door = door_of_group();
+	const struct hoist__address door = ranks_door();
 	int listening, socket;
 	OK(hoist__address_listen(&door, &listening, NULL));
 	__atomic_store_n(&said->marks[rank], 1, __ATOMIC_SEQ_CST);
@@ -288,7 +282,6 @@ static void serve_another_protocol(unsigned rank)
 
 static void another_protocol_is_named(void)
 {
-	path = ranks_big();
 	says = "does not speak hoist's protocol";
 	ranks_next_group();
 	pid_t server = ranks_start(0, serve_another_protocol);
@@ -300,30 +293,12 @@ static void another_protocol_is_named(void)
 
 /* --- more members than a group can have --- */
 
-static void send_message(struct hoist__channel *channel, const struct hoist__far_message *m)
-{
-	static unsigned char frame[HOIST__CHANNEL_MOST_BYTES];
-	OK(hoist__channel_send(channel, (uint16_t)m->kind, frame, hoist__far_pack(m, frame)));
-}
-
-static void next_frame(struct hoist__channel *channel, struct hoist__far_message *ret)
-{
-	struct hoist__frame frame;
-	uint64_t until = 0;
-	while (!hoist__channel_next(channel, &frame)) {
-		CHECK(patience(&until));
-		OK(hoist__channel_work(channel));
-	}
-	OK(hoist__far_unpack(&frame, ret));
-}
-
 /* Greets as one member more.  Returns: the first answer. */
 static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
 {
-	const struct hoist__address door = door_of_group();
+	const struct hoist__address door = ranks_door();
 	struct hoist__secret secret;
 	struct hoist__channel *channel = NULL;
-	struct hoist__far_message answer;
 	OK(hoist__secret_find(NULL, &secret));
 	OK(hoist__channel_connect(&door, &secret, &channel));
 	for (uint64_t until = 0; !hoist__channel_proved(channel);) {
@@ -331,10 +306,10 @@ static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
 		OK(hoist__channel_work(channel));
 	}
 	hello->id = id;
-	send_message(channel, hello);
+	ranks_say(channel, hello);
 	while (hoist__channel_queued(channel) > 0)
 		OK(hoist__channel_work(channel));
-	next_frame(channel, &answer);
+	const struct hoist__far_message answer = ranks_hear(channel);
 	check_at("member %llu: message %d, %s", (unsigned long long)id, (int)answer.kind,
 		 answer.text);
 	CHECK(answer.kind == HOIST__FAR_HELLO ||
@@ -373,11 +348,7 @@ static void rank_too_many(unsigned rank)
 
 static void a_group_that_is_full_says_so(void)
 {
-	path = ranks_big();
-	ranks_next_group();
-	const hoist_group group = ranks_group(0, 2);
-	pid_t first = ranks_start(0, waiting_rank);
-	(void)wait_for_members(&group, 1);
+	pid_t first = begin_with(waiting_rank);
 	ranks_end(ranks_start(1, crowd), 0);
 	ranks_end(ranks_start(1, rank_too_many), 0);
 	CHECK(kill(first, SIGKILL) == 0);
@@ -387,6 +358,7 @@ static void a_group_that_is_full_says_so(void)
 int main(void)
 {
 	ranks_begin_far();
+	path = ranks_big();
 	CASE(a_group_that_waits_is_seen);
 	CASE(a_rank_that_died_is_not_waited_for);
 	CASE(members_meet_at_either_address);

@@ -89,6 +89,34 @@ hoist_group ranks_group(unsigned rank, unsigned n_ranks)
 			     .timeout_ns = UINT64_C(60000000000)};
 }
 
+struct hoist__address ranks_door(void)
+{
+	struct hoist__address door;
+	char text[64];
+	CHECK(sscanf(group_name, "tcp://%63[^/]", text) == 1);
+	CHECK(hoist__address_find(text, false, &door, 1) == 1);
+	return door;
+}
+
+void ranks_say(struct hoist__channel *channel, const struct hoist__far_message *message)
+{
+	static unsigned char frame[HOIST__CHANNEL_MOST_BYTES];
+	OK(hoist__channel_send(channel, (uint16_t)message->kind, frame,
+			       hoist__far_pack(message, frame)));
+}
+
+struct hoist__far_message ranks_hear(struct hoist__channel *channel)
+{
+	struct hoist__frame frame;
+	struct hoist__far_message message;
+	for (uint64_t until = 0; !hoist__channel_next(channel, &frame);) {
+		CHECK(patience(&until));
+		OK(hoist__channel_work(channel));
+	}
+	OK(hoist__far_unpack(&frame, &message));
+	return message;
+}
+
 pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank))
 {
 	(void)fflush(NULL);

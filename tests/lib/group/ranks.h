@@ -10,6 +10,8 @@
 #include <hoist/group.h>
 #include <hoist/hoist.h>
 
+#include "lib/far/far-wire.h"
+
 #define MOST_RANKS 4u
 
 /* Memory that the children share with the parent. */
@@ -45,6 +47,13 @@ void ranks_next_group(void);
 /* Runs @rank_main(0 .. n - 1) in a child each, and waits for all: each exits with 0, or, if its bit
  * is in @killed, was killed by SIGKILL. */
 void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed);
+
+/* For tests that play a member of a group of several machines: the group's door; a message to the
+ * other side; the next one from there. */
+struct hoist__address ranks_door(void);
+void ranks_say(struct hoist__channel *channel, const struct hoist__far_message *message);
+struct hoist__far_message ranks_hear(struct hoist__channel *channel);
+
 pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank));
 void ranks_end(pid_t child, int killed);
 
