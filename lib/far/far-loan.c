@@ -84,7 +84,8 @@ void hoist__far_arena_end(struct hoist__far *far, bool stays)
 	if (far->shared_fd >= 0)
 		(void)close(far->shared_fd);
 	far->shared_fd = -1;
-	for (unsigned i = 0; !stays && far->slots != NULL && i < far->n_slots; i++)
+	bool pinned = far->slots != NULL && far->arena != NULL;
+	for (unsigned i = 0; !stays && pinned && i < far->n_slots; i++)
 		hoist__cell_unpin(&far->pins, hoist__far_slot(far, i), &far->slots[i].pinned);
 	if (!stays) {
 		hoist__shared_close(far->shared);

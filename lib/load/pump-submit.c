@@ -163,8 +163,9 @@ static void take_place(struct hoist_load *load, struct hoist__flight *flight)
 	HOIST__ASSERT(load->plan.lots[lot].in_place ||
 		      flight->chunk.target + flight->chunk.bytes <=
 			      hoist__storage_bytes(target->storages[lot]));
-	flight->address =
-		(unsigned char *)hoist__load_lot_address(target, lot) + flight->chunk.target;
+	/* A lot in place has address 0: its chunks' targets are addresses. */
+	flight->address = (unsigned char *)(hoist__load_lot_address(target, lot) +
+					    (uintptr_t)flight->chunk.target);
 }
 
 /* Makes a flight for the next chunk of the disk, or NULL; *ret_wait: the chunk only waits for
