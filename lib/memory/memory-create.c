@@ -20,6 +20,7 @@
 #define KEPT_REGIONS 8
 
 #define REGION_BYTES (32 * HOIST__MIB)
+#define FIRST_REGION_BYTES (4 * HOIST__MIB) /* of those */
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
 
 const char *hoist__memory_kind_text(int kind)
@@ -237,6 +238,8 @@ static void fill_defaults(hoist_memory *memory)
 	hoist_memory_options *o = &memory->options;
 	bool pooled = (1u << o->kind & HOIST__POOLED) != 0;
 	bool locked = o->kind == HOIST_MEMORY_PINNED && hoist__device_is_cpu(memory->device);
+	if (o->region_bytes == 0 && pooled && !locked)
+		memory->first_region_bytes = FIRST_REGION_BYTES;
 	if (o->region_bytes == 0 && (pooled || o->kind == HOIST_MEMORY_HEAP))
 		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
 	if (o->keep_bytes == 0)
