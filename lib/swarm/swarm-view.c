@@ -315,10 +315,12 @@ int hoist__swarm_create(const struct hoist__swarm_options *options, struct hoist
 		s->options = *options;
 		s->n_free = options->n_slots;
 		s->members = calloc(HOIST__SWARM_MEMBERS, sizeof *s->members);
+		s->asks = calloc((size_t)HOIST__SWARM_MEMBERS * HOIST__SWARM_ASKS, sizeof *s->asks);
 		s->slot_of = calloc(options->n_cells + 1, sizeof *s->slot_of);
 		s->marks = calloc(options->n_cells + 1, 1);
 	}
-	if (s == NULL || s->members == NULL || s->slot_of == NULL || s->marks == NULL) {
+	if (s == NULL || s->members == NULL || s->asks == NULL || s->slot_of == NULL ||
+	    s->marks == NULL) {
 		hoist__swarm_destroy(s);
 		return hoist__fail_nomem("a group's cells", options->n_cells);
 	}
@@ -345,6 +347,7 @@ void hoist__swarm_destroy(struct hoist__swarm *swarm)
 	for (unsigned m = 1; swarm->members != NULL && m < swarm->n_members; m++)
 		hoist__swarm_wants_fini(&swarm->members[m].wants);
 	free(swarm->members);
+	free(swarm->asks);
 	free(swarm->slot_of);
 	free(swarm->marks);
 	free(swarm);
@@ -370,6 +373,7 @@ int hoist__swarm_join(struct hoist__swarm *swarm, uint64_t id, uint64_t machine,
 		.weight_before = HOIST__SWARM_FULL,
 		.moved_at = now,
 		.wants = *wants,
+		.asks = swarm->asks + (size_t)place * HOIST__SWARM_ASKS,
 	};
 	add_member(swarm);
 	hoist__swarm_wait_anew(swarm, now);

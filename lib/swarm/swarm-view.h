@@ -52,11 +52,11 @@ struct hoist__swarm_member {
 	bool warn_slow;		/* all are to be told that it is slow, */
 	bool warn_wrong;	/* that it gave wrong bytes */
 	uint64_t slow_until;
-	unsigned n_slow;    /* times that it was slow */
-	uint64_t send_ns;   /* of a cell to it: a moving average; 0: none yet */
-	uint64_t take_ns;   /* of a cell from it, likewise */
-	unsigned n_sending; /* to it */
-	struct hoist__swarm_ask asks[HOIST__SWARM_ASKS]; /* of it, as they came */
+	unsigned n_slow;	       /* times that it was slow */
+	uint64_t send_ns;	       /* of a cell to it: a moving average; 0: none yet */
+	uint64_t take_ns;	       /* of a cell from it, likewise */
+	unsigned n_sending;	       /* to it */
+	struct hoist__swarm_ask *asks; /* of it, as they came: room for HOIST__SWARM_ASKS */
 	unsigned n_asks;
 };
 
@@ -111,6 +111,7 @@ struct hoist__swarm {
 	struct hoist__swarm_counts counts;
 	/* Room for HOIST__SWARM_MEMBERS.  Member 0 is this one, without asks. */
 	struct hoist__swarm_member *members;
+	struct hoist__swarm_ask *asks; /* of all members: loops over members touch none of them */
 	unsigned n_members; /* that have ever been, with this one: in members, ring and street */
 	struct hoist__swarm_slot slots[HOIST__SWARM_SLOTS];
 	uint16_t *slot_of; /* of each cell: its slot and 1; 0: none */
