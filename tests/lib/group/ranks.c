@@ -226,6 +226,19 @@ const char *ranks_big(void)
 	return "big.safetensors";
 }
 
+const char *ranks_quarter(void)
+{
+	static bool is_there;
+	static const char header[] =
+		"{\"a\":{\"dtype\":\"U8\",\"shape\":[10000,1024],\"data_offsets\":[0,10240000]},"
+		"\"b\":{\"dtype\":\"U8\",\"shape\":[75,131072],\"data_offsets\":[10240000,"
+		"20070400]},"
+		"\"c\":{\"dtype\":\"U8\",\"shape\":[1250001],\"data_offsets\":[20070400,21320401]}"
+		"}";
+	put_random(&is_there, "quarter.safetensors", header, 21320401);
+	return "quarter.safetensors";
+}
+
 const char *ranks_floats(void)
 {
 	static bool is_there;

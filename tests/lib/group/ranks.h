@@ -75,6 +75,9 @@ void ranks_left_nothing(void);
 #define BIG_BYTES (UINT64_C(40000) * 1024 + 300 * 131072 + 5000001)
 const char *ranks_big(void);
 
+/* "quarter.safetensors" there: the same tensors, each a quarter as long. */
+const char *ranks_quarter(void);
+
 /* "floats.safetensors" there: 22 MiB; f: f32, of more cells than a rank has slots; g: bf16; h: f16,
  * odd. */
 #define FLOATS_BYTES (UINT64_C(5000) * 1024 * 4 + 300 * 4096 * 2 + 300001 * 2)
