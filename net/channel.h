@@ -45,7 +45,7 @@
 #include "net/address.h"
 #include "net/secret.h"
 
-/* Goes up with each change of this protocol, and of the messages in frames (lib/far/far-wire.h). */
+/* Goes up with each change of this protocol, and of the messages in frames (lib/wire/wire.h). */
 #define HOIST__CHANNEL_VERSION 3u
 #define HOIST__CHANNEL_MOST_BYTES ((size_t)64 << 10) /* of a payload */
 #define HOIST__CHANNEL_QUEUE_BYTES ((size_t)4 << 20)

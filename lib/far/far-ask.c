@@ -12,11 +12,11 @@
 
 #define LOOK_MS 50 /* how often the timeout is looked at */
 
-static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoist__far_kind kind,
-		int (*take)(void *context, const struct hoist__far_message *message), void *context,
-		uint64_t end)
+static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoist__wire_kind kind,
+		int (*take)(void *context, const struct hoist__wire_message *message),
+		void *context, uint64_t end)
 {
-	struct hoist__far_message m = {.kind = kind};
+	struct hoist__wire_message m = {.kind = kind};
 	struct hoist__frame frame;
 	bool asked = false;
 	int err = 0;
@@ -32,13 +32,13 @@ static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoi
 					   far->door_text);
 		err = hoist__channel_work(channel);
 		if (err == 0 && !asked && hoist__channel_proved(channel)) {
-			size_t n = hoist__far_pack(&m, far->frame);
+			size_t n = hoist__wire_pack(&m, far->frame);
 			err = hoist__channel_send(channel, (uint16_t)m.kind, far->frame, n);
 			asked = true;
 		}
 		while (err == 0 && hoist__channel_next(channel, &frame)) {
-			struct hoist__far_message got;
-			err = hoist__far_unpack(&frame, &got);
+			struct hoist__wire_message got;
+			err = hoist__wire_unpack(&frame, &got);
 			if (err == 0)
 				err = take(context, &got);
 		}
@@ -47,8 +47,8 @@ static int talk(struct hoist__far *far, struct hoist__channel *channel, enum hoi
 }
 
 int hoist__far_ask(struct hoist__far *far, const struct hoist__address *at,
-		   enum hoist__far_kind kind,
-		   int (*take)(void *context, const struct hoist__far_message *message),
+		   enum hoist__wire_kind kind,
+		   int (*take)(void *context, const struct hoist__wire_message *message),
 		   void *context, uint64_t end)
 {
 	struct hoist__channel *channel;
@@ -71,12 +71,12 @@ struct looking {
 	bool answered;
 };
 
-static int take_member(void *context, const struct hoist__far_message *m)
+static int take_member(void *context, const struct hoist__wire_message *m)
 {
 	struct looking *looking = context;
-	if (m->kind == HOIST__FAR_BYE)
+	if (m->kind == HOIST__WIRE_BYE)
 		return m->err < 0 ? hoist__fail(m->err, "%s", m->text) : 1;
-	if (m->kind != HOIST__FAR_MEMBER)
+	if (m->kind != HOIST__WIRE_MEMBER)
 		return 0;
 	looking->answered = true;
 	const hoist_group_member member = {
@@ -115,7 +115,7 @@ int hoist__far_look(const hoist_group *group,
 			     (err != -EACCES || far->folder_fd >= 0);
 	     i++) {
 		looking.at = &far->door[i];
-		err = hoist__far_ask(far, looking.at, HOIST__FAR_LOOK, take_member, &looking, end);
+		err = hoist__far_ask(far, looking.at, HOIST__WIRE_LOOK, take_member, &looking, end);
 	}
 	source->ops->destroy(source);
 	if (err == -EADDRINUSE) /* a group of another name */

@@ -56,10 +56,10 @@ int hoist__far_split_folder(struct hoist__far *far, const char *name)
 	const char *folder = name + strlen(HOIST__FAR_FOLDER_SCHEME);
 	const char *slash = strrchr(folder, '/');
 	size_t n = slash != NULL ? strlen(slash + 1) : 0;
-	if (slash == NULL || n == 0 || n >= HOIST__FAR_NAME_BYTES)
+	if (slash == NULL || n == 0 || n >= HOIST__WIRE_NAME_BYTES)
 		return hoist__fail(
 			-EINVAL, "\"%.80s\" names no group: " FORM ", where NAME has 1 to %u bytes",
-			name, HOIST__FAR_NAME_BYTES - 1);
+			name, HOIST__WIRE_NAME_BYTES - 1);
 	far->door_text = slash == folder ? strdup("/") : strndup(folder, (size_t)(slash - folder));
 	far->name = strdup(slash + 1);
 	if (far->door_text == NULL || far->name == NULL)

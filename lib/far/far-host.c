@@ -12,24 +12,24 @@
 /* Shows a visitor more of the files, as much as the channel's queue may hold. */
 void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer)
 {
-	struct hoist__far_message m;
+	struct hoist__wire_message m;
 	int more = 1;
 	while (more == 1 && !peer->broken &&
 	       hoist__channel_queued(peer->channel) < HOIST__FAR_TELL_BYTES) {
-		more = hoist__far_tour_next(&peer->tour, far->load->checkpoint, far->identity,
-					    far->piece, &m);
+		more = hoist__tour_next(&peer->tour, far->load->checkpoint, far->identity,
+					far->piece, &m);
 		if (more == 1)
 			hoist__far_say(far, peer, &m);
 	}
 	if (more < 1)
-		hoist__far_tour_end(&peer->tour);
+		hoist__tour_end(&peer->tour);
 	peer->broken = peer->broken || more < 0;
 }
 
 /* A visitor is told of members that have all files. */
 void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 {
-	struct hoist__far_message m = {.kind = HOIST__FAR_ROSTER};
+	struct hoist__wire_message m = {.kind = HOIST__WIRE_ROSTER};
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++) {
 		const struct hoist__far_peer *peer = &far->peers[i];
 		if (peer == to || !peer->has_hello || (to->visits && !peer->shows))
@@ -51,17 +51,17 @@ void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to)
 		m.text[0] = '\0';
 		hoist__far_say(far, to, &m);
 	}
-	m.kind = HOIST__FAR_ROSTER_END;
+	m.kind = HOIST__WIRE_ROSTER_END;
 	hoist__far_say(far, to, &m);
 }
 
 /* Tells of each member. */
 static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
-		     const struct hoist__far_message *look)
+		     const struct hoist__wire_message *look)
 {
-	const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
-	struct hoist__far_message m = {
-		.kind = HOIST__FAR_MEMBER,
+	const struct hoist__wire_message bye = {.kind = HOIST__WIRE_BYE};
+	struct hoist__wire_message m = {
+		.kind = HOIST__WIRE_MEMBER,
 		.id = far->id,
 		.rank = far->rank,
 		.n_ranks = far->n_ranks,
@@ -97,7 +97,7 @@ static int hear_look(struct hoist__far *far, struct hoist__far_peer *to,
 
 /* Shows the checkpoint, or names the other members if this one lacks files. */
 static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
-		      const struct hoist__far_message *m, uint64_t now)
+		      const struct hoist__wire_message *m, uint64_t now)
 {
 	int err = peer->visits ? hoist__fail(-EBADMSG, "a second visit") : 0;
 	peer->visits = true;
@@ -105,7 +105,7 @@ static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 	if (err == 0 && strcmp(m->text, far->name) != 0)
 		err = hoist__far_fail_name(far, far->name, m->text);
 	else if (err == 0 && far->load->checkpoint->n_absent == 0)
-		err = hoist__far_tour_begin(&peer->tour, far->load->checkpoint);
+		err = hoist__tour_begin(&peer->tour, far->load->checkpoint);
 	else if (err == 0) {
 		hoist__far_tell_roster(far, peer);
 		err = hoist__fail(-ENODATA, "this member lacks files, too");
@@ -114,7 +114,8 @@ static int hear_visit(struct hoist__far *far, struct hoist__far_peer *peer,
 }
 
 int hoist__far_hear_visitor(struct hoist__far *far, struct hoist__far_peer *peer,
-			    const struct hoist__far_message *m, uint64_t now)
+			    const struct hoist__wire_message *m, uint64_t now)
 {
-	return m->kind == HOIST__FAR_LOOK ? hear_look(far, peer, m) : hear_visit(far, peer, m, now);
+	return m->kind == HOIST__WIRE_LOOK ? hear_look(far, peer, m)
+					   : hear_visit(far, peer, m, now);
 }

@@ -197,14 +197,14 @@ void hoist__far_lend(struct hoist__far *far, const struct hoist__swarm_act *act,
 		   peer->lent[act->slot].ticket == 0 && act->ticket != 0 &&
 		   hoist__far_own(far, act->slot);
 	if (!can) {
-		hoist__far_say_ticket(far, act->member, HOIST__FAR_REFUSE, act->ticket);
+		hoist__far_say_ticket(far, act->member, HOIST__WIRE_REFUSE, act->ticket);
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_returned(far->swarm, act->slot, act->member);
 		pthread_mutex_unlock(&far->lock);
 		return;
 	}
-	const struct hoist__far_message lend = {
-		.kind = HOIST__FAR_LEND,
+	const struct hoist__wire_message lend = {
+		.kind = HOIST__WIRE_LEND,
 		.ticket = act->ticket,
 		.n = act->slot,
 		.at = atomic_load(&far->board->editions[act->slot]),
@@ -259,7 +259,7 @@ void hoist__far_excuse_lent(struct hoist__far *far, uint64_t gap)
 /* --- borrowing --- */
 
 void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
-		       const struct hoist__far_message *lend)
+		       const struct hoist__wire_message *lend)
 {
 	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, lend->ticket);
 	const struct hoist__far_board *board = NULL;
@@ -303,7 +303,7 @@ static void give_back(struct hoist__far *far, unsigned slot, bool lost)
 	far->slots[slot].loan = (struct hoist__far_loan){.bytes = NULL};
 	far->slots[slot].lost = lost;
 	pthread_mutex_unlock(&far->lock);
-	hoist__far_say_ticket(far, far->slots[slot].peer, HOIST__FAR_TOOK, ticket);
+	hoist__far_say_ticket(far, far->slots[slot].peer, HOIST__WIRE_TOOK, ticket);
 }
 
 bool hoist__far_own(struct hoist__far *far, unsigned index)

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #include "alloc/shared.h"
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 #include "lib/swarm/swarm.h"
 #include "net/neighbour.h"
 
@@ -117,7 +117,7 @@ void hoist__far_excuse_lent(struct hoist__far *far, uint64_t gap);
 
 /* A giver's LEND.  Pre: lock. */
 void hoist__far_borrow(struct hoist__far *far, const struct hoist__far_peer *peer,
-		       const struct hoist__far_message *lend);
+		       const struct hoist__wire_message *lend);
 
 /* Copies a borrowed cell into its own slot, and gives the loan back.  False: the cell is lost. */
 bool hoist__far_own(struct hoist__far *far, unsigned slot);

@@ -165,7 +165,7 @@ bool hoist__far_at_door(const struct hoist__far *far, const struct hoist__far_pe
 	return far->folder_fd < 0 && is_one_of(&peer->at, far->door, far->n_doors);
 }
 
-void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster)
+void hoist__far_learn(struct hoist__far *far, const struct hoist__wire_message *roster)
 {
 	struct hoist__far_known *known;
 	if (roster->id == 0 || roster->id == far->id || roster->cell > far->cells.n ||

@@ -15,17 +15,17 @@
 
 /* Sends a message to a member of the swarm, unless the member has left. */
 static void say_to(struct hoist__far *far, unsigned number,
-		   const struct hoist__far_message *message)
+		   const struct hoist__wire_message *message)
 {
 	struct hoist__far_peer *peer = hoist__far_peer_of(far, number);
 	if (peer != NULL)
 		hoist__far_say(far, peer, message);
 }
 
-void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
+void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__wire_kind kind,
 			   uint64_t ticket)
 {
-	const struct hoist__far_message m = {.kind = kind, .ticket = ticket};
+	const struct hoist__wire_message m = {.kind = kind, .ticket = ticket};
 	say_to(far, number, &m);
 }
 
@@ -46,8 +46,8 @@ bool hoist__far_next_piece(const struct hoist__far *far, size_t cell, const uint
 	return true;
 }
 
-static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t cell,
-					  const uint64_t *blocks, const unsigned char *bytes)
+static struct hoist__wire_digest digest_of(const struct hoist__far *far, size_t cell,
+					   const uint64_t *blocks, const unsigned char *bytes)
 {
 	struct hoist__far_piece piece = {.next = 0};
 	XXH3_state_t state;
@@ -55,7 +55,7 @@ static struct hoist__far_digest digest_of(const struct hoist__far *far, size_t c
 	while (hoist__far_next_piece(far, cell, blocks, &piece))
 		XXH3_128bits_update(&state, bytes + piece.offset, piece.bytes);
 	XXH128_hash_t hash = XXH3_128bits_digest(&state);
-	return (struct hoist__far_digest){.low = hash.low64, .high = hash.high64};
+	return (struct hoist__wire_digest){.low = hash.low64, .high = hash.high64};
 }
 
 /* --- taking --- */
@@ -137,14 +137,14 @@ static void end_ask(struct hoist__far *far, struct hoist__far_slot *slot)
 	bool right = !slot->failed;
 	if (right) {
 		pthread_mutex_unlock(&far->lock);
-		struct hoist__far_digest is =
+		struct hoist__wire_digest is =
 			digest_of(far, slot->job.cell, slot->blocks, slot->job.slot);
 		pthread_mutex_lock(&far->lock);
 		right = is.low == slot->digest.low && is.high == slot->digest.high;
 	}
 	slot->has_digest = right;
 	struct hoist__far_peer *peer = hoist__far_peer_of(far, slot->peer);
-	hoist__far_say_ticket(far, slot->peer, HOIST__FAR_TOOK, ticket);
+	hoist__far_say_ticket(far, slot->peer, HOIST__WIRE_TOOK, ticket);
 	if (peer != NULL)
 		peer->moved = true;
 	if (!right && !slot->failed)
@@ -176,7 +176,7 @@ static void arrived(void *context, uint64_t ticket, uint32_t offset, size_t byte
 }
 
 void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
-			const struct hoist__far_message *offer)
+			const struct hoist__wire_message *offer)
 {
 	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, offer->ticket);
 	if (slot == NULL || slot->peer != peer->number || slot->offered)
@@ -189,7 +189,7 @@ void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *pe
 }
 
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
-			const struct hoist__far_message *refuse)
+			const struct hoist__wire_message *refuse)
 {
 	struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, refuse->ticket);
 	if (slot == NULL || slot->peer != peer->number)
@@ -329,8 +329,8 @@ static void do_send(struct hoist__far *far, const struct hoist__swarm_act *act, 
 		.n_blocks = hoist__blocks_count(act->blocks),
 		.since = now,
 	};
-	struct hoist__far_message answer = {
-		.kind = lost ? HOIST__FAR_REFUSE : HOIST__FAR_OFFER,
+	struct hoist__wire_message answer = {
+		.kind = lost ? HOIST__WIRE_REFUSE : HOIST__WIRE_OFFER,
 		.id = slot->reader,
 		.ticket = act->ticket,
 	};
@@ -372,8 +372,8 @@ static void do_ask(struct hoist__far *far, const struct hoist__swarm_act *act)
 	slot->since = 0;
 	slot->leaving = slot->failed = slot->offered = slot->has_digest = false;
 	pthread_mutex_unlock(&far->lock);
-	struct hoist__far_message ask = {
-		.kind = HOIST__FAR_ASK,
+	struct hoist__wire_message ask = {
+		.kind = HOIST__WIRE_ASK,
 		.ticket = slot->ticket,
 		.cell = act->cell,
 		.flag = act->last_resort,
@@ -393,14 +393,14 @@ static void do_withdraw(struct hoist__far *far, const struct hoist__swarm_act *a
 	end_ask(far, slot);
 	pthread_mutex_unlock(&far->lock);
 	if (ticket != 0)
-		hoist__far_say_ticket(far, act->member, HOIST__FAR_UNASK, ticket);
+		hoist__far_say_ticket(far, act->member, HOIST__WIRE_UNASK, ticket);
 }
 
 static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, uint64_t now)
 {
 	struct hoist__far_peer *about = hoist__far_peer_of(far, act->member);
-	const struct hoist__far_message m = {
-		.kind = HOIST__FAR_WARN,
+	const struct hoist__wire_message m = {
+		.kind = HOIST__WIRE_WARN,
 		.id = about != NULL ? about->id : far->id,
 		.flag = act->distrust,
 	};
@@ -418,7 +418,7 @@ static void do_warn(struct hoist__far *far, const struct hoist__swarm_act *act, 
 uint64_t hoist__far_move(struct hoist__far *far, uint64_t now)
 {
 	struct hoist__swarm_act act;
-	struct hoist__far_message m;
+	struct hoist__wire_message m;
 	for (;;) {
 		pthread_mutex_lock(&far->lock);
 		hoist__swarm_next(far->swarm, now, &act);

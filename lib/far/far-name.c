@@ -20,12 +20,12 @@ static int split_name(struct hoist__far *far, const char *name)
 	const char *door = name + strlen(HOIST__FAR_SCHEME);
 	const char *slash = strchr(door, '/');
 	size_t n = slash != NULL ? strlen(slash + 1) : 0;
-	if (slash == NULL || slash == door || n == 0 || n >= HOIST__FAR_NAME_BYTES)
+	if (slash == NULL || slash == door || n == 0 || n >= HOIST__WIRE_NAME_BYTES)
 		return hoist__fail(
 			-EINVAL,
 			"\"%.80s\" names no group: a group is tcp://HOST:PORT/NAME, as in "
 			"tcp://10.0.0.1:7000/llama, where NAME has 1 to %u bytes",
-			name, HOIST__FAR_NAME_BYTES - 1);
+			name, HOIST__WIRE_NAME_BYTES - 1);
 	far->door_text = strndup(door, (size_t)(slash - door));
 	far->name = strdup(slash + 1);
 	if (far->door_text == NULL || far->name == NULL)
@@ -94,7 +94,7 @@ int hoist__far_make(const hoist_group *group, struct hoist__load_source **ret)
 /* --- the checkpoint --- */
 
 int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
-			     const struct hoist__far_message *hello)
+			     const struct hoist__wire_message *hello)
 {
 	const uint64_t *ours = far->identity;
 	const uint64_t *theirs = hello->identity;

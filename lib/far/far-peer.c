@@ -69,16 +69,16 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 		hoist__fabric_disconnect(gone.bulk);
 	hoist__channel_close(gone.channel);
 	hoist__swarm_wants_fini(&gone.wanting.wants);
-	hoist__far_tour_end(&gone.tour);
+	hoist__tour_end(&gone.tour);
 	hoist__far_forget(far, &gone, why);
 	if (gone.has_hello)
 		far->met_at = now;
 }
 
 void hoist__far_say(struct hoist__far *far, struct hoist__far_peer *peer,
-		    const struct hoist__far_message *message)
+		    const struct hoist__wire_message *message)
 {
-	size_t n = hoist__far_pack(message, far->frame);
+	size_t n = hoist__wire_pack(message, far->frame);
 	if (hoist__channel_send(peer->channel, (uint16_t)message->kind, far->frame, n) < 0)
 		peer->broken = true;
 }
@@ -87,8 +87,8 @@ void hoist__far_say(struct hoist__far *far, struct hoist__far_peer *peer,
 
 static void tell_hello(struct hoist__far *far, struct hoist__far_peer *peer)
 {
-	struct hoist__far_message m = {
-		.kind = HOIST__FAR_HELLO,
+	struct hoist__wire_message m = {
+		.kind = HOIST__WIRE_HELLO,
 		.id = far->id,
 		.n_cells = far->cells.n,
 		.n_patterns = far->wants.n_patterns,
@@ -114,14 +114,14 @@ static void tell_wants(struct hoist__far *far, struct hoist__far_peer *peer)
 		bool kinds = peer->kinds_told < wants->n_cells;
 		size_t *told = kinds ? &peer->kinds_told : &peer->patterns_told;
 		size_t left = kinds ? wants->n_cells - *told : wants->n_patterns - *told;
-		size_t most = kinds ? HOIST__FAR_MOST_KINDS : HOIST__FAR_MOST_PATTERNS;
+		size_t most = kinds ? HOIST__WIRE_MOST_KINDS : HOIST__WIRE_MOST_PATTERNS;
 		size_t n = left < most ? left : most;
 		if (n == 0) {
 			peer->told = true;
 			return;
 		}
-		const struct hoist__far_message m = {
-			.kind = kinds ? HOIST__FAR_WANTS : HOIST__FAR_PATTERNS,
+		const struct hoist__wire_message m = {
+			.kind = kinds ? HOIST__WIRE_WANTS : HOIST__WIRE_PATTERNS,
 			.at = *told,
 			.n = (uint32_t)n,
 			.bytes = kinds ? (const unsigned char *)(wants->kinds + *told)
@@ -135,8 +135,8 @@ static void tell_wants(struct hoist__far *far, struct hoist__far_peer *peer)
 
 static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
 {
-	const struct hoist__far_message m = {
-		.kind = HOIST__FAR_BEAT,
+	const struct hoist__wire_message m = {
+		.kind = HOIST__WIRE_BEAT,
 		.done = far->beat_done,
 		.begun = far->state == HOIST__FAR_BEGUN,
 		.counts = {far->beat_counts[0], far->beat_counts[1], far->beat_counts[2]},
@@ -194,8 +194,8 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 		if (peer->has_hello && !peer->told)
 			tell_wants(far, peer);
 		if (far->ready && peer->told && !peer->said_ready) {
-			const struct hoist__far_message m = {.kind = HOIST__FAR_READY,
-							     .cell = far->first_cell};
+			const struct hoist__wire_message m = {.kind = HOIST__WIRE_READY,
+							      .cell = far->first_cell};
 			hoist__far_say(far, peer, &m);
 			peer->said_ready = true;
 			if (peer->ready)
@@ -205,7 +205,7 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 			tell_beat(far, peer);
 	}
 	if (peer->farewell && !hoist__far_is_sending(far, peer)) {
-		const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
+		const struct hoist__wire_message bye = {.kind = HOIST__WIRE_BYE};
 		hoist__far_say(far, peer, &bye);
 		hoist__far_peer_drop(far, peer, "it has ended", now);
 		return;
@@ -231,7 +231,7 @@ void hoist__far_peer_look(struct hoist__far *far, struct hoist__far_peer *peer, 
 
 int hoist__far_send_away(struct hoist__far *far, struct hoist__far_peer *peer, int err)
 {
-	struct hoist__far_message m = {.kind = HOIST__FAR_BYE, .err = err};
+	struct hoist__wire_message m = {.kind = HOIST__WIRE_BYE, .err = err};
 	(void)snprintf(m.text, sizeof m.text, "%s", hoist_error());
 	hoist__far_say(far, peer, &m);
 	return err;
@@ -255,7 +255,7 @@ static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *p
 }
 
 static int check_hello(const struct hoist__far *far, const struct hoist__far_peer *peer,
-		       const struct hoist__far_message *m)
+		       const struct hoist__wire_message *m)
 {
 	unsigned n = 1 + hoist__far_n_gone(far); /* members that are or were there */
 	if (peer->has_hello || peer->visits || m->id == far->id)
@@ -273,11 +273,11 @@ static int check_hello(const struct hoist__far *far, const struct hoist__far_pee
 }
 
 static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
-		      const struct hoist__far_message *m, uint64_t now)
+		      const struct hoist__wire_message *m, uint64_t now)
 {
 	int err = check_hello(far, peer, m);
 	if (err == 0)
-		err = hoist__far_wanting_begin(&peer->wanting, m);
+		err = hoist__wire_wanting_begin(&peer->wanting, m);
 	/* UCX may abort where the peer has died, and UCX has not seen that (net/fabric.h). */
 	if (err == 0)
 		hoist__fabric_progress(far->fabric);
@@ -301,12 +301,12 @@ static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
 	hoist__log(load, "group \"%s\": member %016llx at %s", far->name,
 		   (unsigned long long)peer->id, peer->at.text);
 	far->met_at = now;
-	peer->listed = hoist__far_wanting_whole(&peer->wanting);
+	peer->listed = hoist__wire_wanting_whole(&peer->wanting);
 	return 0;
 }
 
 static int hear_ready(struct hoist__far *far, struct hoist__far_peer *peer,
-		      const struct hoist__far_message *m, uint64_t now)
+		      const struct hoist__wire_message *m, uint64_t now)
 {
 	if (!peer->listed || peer->ready || m->cell > far->cells.n)
 		return hoist__fail(-EBADMSG, "it is ready at a wrong time");
@@ -318,7 +318,7 @@ static int hear_ready(struct hoist__far *far, struct hoist__far_peer *peer,
 	return 0;
 }
 
-static int hear_warning(struct hoist__far *far, const struct hoist__far_message *m, uint64_t now)
+static int hear_warning(struct hoist__far *far, const struct hoist__wire_message *m, uint64_t now)
 {
 	const char *at = m->id == far->id ? "" : NULL;
 	if (at != NULL)
@@ -345,30 +345,30 @@ static void hear_end(struct hoist__far *far, struct hoist__far_peer *peer, uint6
 
 /* Messages of members of the swarm.  Pre: lock. */
 static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
-		       const struct hoist__far_message *m, uint64_t now)
+		       const struct hoist__wire_message *m, uint64_t now)
 {
 	switch (m->kind) {
-	case HOIST__FAR_ASK:
+	case HOIST__WIRE_ASK:
 		return hoist__swarm_asked(far->swarm, peer->number, m->ticket, (size_t)m->cell,
 					  m->blocks, m->flag,
 					  m->lend && hoist__far_is_neighbour(far, peer));
-	case HOIST__FAR_UNASK:
+	case HOIST__WIRE_UNASK:
 		hoist__swarm_unasked(far->swarm, peer->number, m->ticket);
 		hear_end(far, peer, m->ticket);
 		return 0;
-	case HOIST__FAR_TOOK:
+	case HOIST__WIRE_TOOK:
 		hear_end(far, peer, m->ticket);
 		return 0;
-	case HOIST__FAR_LEND:
+	case HOIST__WIRE_LEND:
 		hoist__far_borrow(far, peer, m);
 		return 0;
-	case HOIST__FAR_REFUSE:
+	case HOIST__WIRE_REFUSE:
 		hoist__far_refused(far, peer, m);
 		return 0;
-	case HOIST__FAR_OFFER:
+	case HOIST__WIRE_OFFER:
 		hoist__far_offered(far, peer, m);
 		return 0;
-	case HOIST__FAR_WARN:
+	case HOIST__WIRE_WARN:
 		return hear_warning(far, m, now);
 	default:
 		return hoist__fail(-EBADMSG, "a message at a wrong time");
@@ -376,7 +376,7 @@ static int hear_member(struct hoist__far *far, struct hoist__far_peer *peer,
 }
 
 static int hear_beat(struct hoist__far *far, struct hoist__far_peer *peer,
-		     const struct hoist__far_message *m)
+		     const struct hoist__wire_message *m)
 {
 	if (m->done > far->cells.n)
 		return hoist__fail(-EBADMSG, "it has done more cells than there are");
@@ -395,7 +395,7 @@ static int hear_beat(struct hoist__far *far, struct hoist__far_peer *peer,
 
 /* The peer leaves, or sends this member away. */
 static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
-		    const struct hoist__far_message *m, uint64_t now)
+		    const struct hoist__wire_message *m, uint64_t now)
 {
 	if (m->err < 0) {
 		int err = hoist__fail(sends_away(m->err) ? m->err : -ECONNRESET,
@@ -411,9 +411,9 @@ static int hear_bye(struct hoist__far *far, struct hoist__far_peer *peer,
 
 /* A member that has said BYE still takes the blocks on their way to it. */
 static int hear_leaver(struct hoist__far *far, struct hoist__far_peer *peer,
-		       const struct hoist__far_message *m)
+		       const struct hoist__wire_message *m)
 {
-	if (m->kind == HOIST__FAR_TOOK || m->kind == HOIST__FAR_UNASK) {
+	if (m->kind == HOIST__WIRE_TOOK || m->kind == HOIST__WIRE_UNASK) {
 		pthread_mutex_lock(&far->lock);
 		hear_end(far, peer, m->ticket);
 		pthread_mutex_unlock(&far->lock);
@@ -422,38 +422,38 @@ static int hear_leaver(struct hoist__far *far, struct hoist__far_peer *peer,
 }
 
 static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
-		const struct hoist__far_message *m, uint64_t now)
+		const struct hoist__wire_message *m, uint64_t now)
 {
 	int err = 0;
-	if (!peer->has_hello && (m->kind == HOIST__FAR_LOOK || m->kind == HOIST__FAR_VISIT))
+	if (!peer->has_hello && (m->kind == HOIST__WIRE_LOOK || m->kind == HOIST__WIRE_VISIT))
 		return hoist__far_hear_visitor(far, peer, m, now);
-	if (!peer->has_hello && m->kind != HOIST__FAR_HELLO && m->kind != HOIST__FAR_BYE)
+	if (!peer->has_hello && m->kind != HOIST__WIRE_HELLO && m->kind != HOIST__WIRE_BYE)
 		return hoist__fail(-EBADMSG, "a message before the greeting");
 	switch (m->kind) {
-	case HOIST__FAR_HELLO:
+	case HOIST__WIRE_HELLO:
 		err = hear_hello(far, peer, m, now);
 		keep_refusal(far, peer, err);
 		return err;
-	case HOIST__FAR_ROSTER:
+	case HOIST__WIRE_ROSTER:
 		if (peer->connector)
 			hoist__far_learn(far, m);
 		return 0;
-	case HOIST__FAR_ROSTER_END:
+	case HOIST__WIRE_ROSTER_END:
 		if (peer->connector && !far->met_door)
 			far->why_unmet[0] = '\0'; /* earlier tries of the door count no more */
 		far->met_door = far->met_door || peer->connector;
 		return 0;
-	case HOIST__FAR_WANTS:
-	case HOIST__FAR_PATTERNS:
+	case HOIST__WIRE_WANTS:
+	case HOIST__WIRE_PATTERNS:
 		err = peer->listed ? hoist__fail(-EBADMSG, "wants behind the last")
-				   : hoist__far_wanting_take(&peer->wanting, m);
-		peer->listed = err == 0 && hoist__far_wanting_whole(&peer->wanting);
+				   : hoist__wire_wanting_take(&peer->wanting, m);
+		peer->listed = err == 0 && hoist__wire_wanting_whole(&peer->wanting);
 		return err;
-	case HOIST__FAR_READY:
+	case HOIST__WIRE_READY:
 		return hear_ready(far, peer, m, now);
-	case HOIST__FAR_BEAT:
+	case HOIST__WIRE_BEAT:
 		return hear_beat(far, peer, m);
-	case HOIST__FAR_BYE:
+	case HOIST__WIRE_BYE:
 		return hear_bye(far, peer, m, now);
 	default:
 		if (peer->farewell)
@@ -485,11 +485,11 @@ static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *pee
 void hoist__far_peer_work(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
 	struct hoist__frame frame;
-	struct hoist__far_message message;
+	struct hoist__wire_message message;
 	int err = hoist__channel_work(peer->channel);
 	while (err == 0 && hoist__channel_next(peer->channel, &frame)) {
 		peer->heard_at = now;
-		err = hoist__far_unpack(&frame, &message);
+		err = hoist__wire_unpack(&frame, &message);
 		if (err == 0)
 			err = hear(far, peer, &message, now);
 	}

@@ -25,10 +25,10 @@ void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act)
 
 /* --- readings that fail --- */
 
-struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
-					     const struct hoist__swarm_act *act)
+struct hoist__wire_message hoist__far_refusal(struct hoist__far *far,
+					      const struct hoist__swarm_act *act)
 {
-	struct hoist__far_message m = {.kind = HOIST__FAR_REFUSE, .ticket = act->ticket};
+	struct hoist__wire_message m = {.kind = HOIST__WIRE_REFUSE, .ticket = act->ticket};
 	pthread_mutex_lock(&far->lock);
 	if (act->unreadable)
 		(void)snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1,
@@ -38,7 +38,7 @@ struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
 }
 
 void hoist__far_note_refusal(struct hoist__far *far, const struct hoist__far_peer *peer,
-			     const struct hoist__far_message *refuse)
+			     const struct hoist__wire_message *refuse)
 {
 	if (refuse->text[0] == '\0')
 		return;

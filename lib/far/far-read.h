@@ -3,7 +3,7 @@
 #ifndef HOIST_LIB_FAR_FAR_READ_H
 #define HOIST_LIB_FAR_FAR_READ_H
 
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 #include "lib/swarm/cell-read.h"
 
 struct hoist__far;
@@ -13,12 +13,12 @@ struct hoist__far_peer;
 void hoist__far_read(struct hoist__far *far, const struct hoist__swarm_act *act);
 
 /* The message for the swarm's REFUSE. */
-struct hoist__far_message hoist__far_refusal(struct hoist__far *far,
-					     const struct hoist__swarm_act *act);
+struct hoist__wire_message hoist__far_refusal(struct hoist__far *far,
+					      const struct hoist__swarm_act *act);
 
 /* Notes why another member refused. */
 void hoist__far_note_refusal(struct hoist__far *far, const struct hoist__far_peer *peer,
-			     const struct hoist__far_message *refuse);
+			     const struct hoist__wire_message *refuse);
 
 /* The swarm's LOST: fails the load with the failure of this member's own reading, or with that of
  * another's, if there was one. */

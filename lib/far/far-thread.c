@@ -158,7 +158,7 @@ static bool is_left(struct hoist__far *far)
 /* Leaves the group, as far.h says. */
 static void leave(struct hoist__far *far)
 {
-	const struct hoist__far_message bye = {.kind = HOIST__FAR_BYE};
+	const struct hoist__wire_message bye = {.kind = HOIST__WIRE_BYE};
 	hoist__far_close(far);
 	bool still = settle(far, is_still);
 	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)

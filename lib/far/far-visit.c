@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hoist_group_open(): opens the checkpoint that a member shows.
- * The contracts are in hoist/group.h and lib/far/far-tour.h. */
+ * The contracts are in hoist/group.h and lib/wire/tour.h. */
 #include "config.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "io/again.h"
-#include "lib/far/far-tour.h"
+#include "lib/wire/tour.h"
 #include "lib/far/far.h"
 
 #define TRY_NS (UINT64_C(100) * 1000000)
@@ -28,7 +28,7 @@ struct visit {
 	struct hoist__shown_file *files;
 	size_t n_files;
 	uint64_t bytes;
-	struct hoist__far_message end;		 /* TOUR_END, once it has come */
+	struct hoist__wire_message end;		 /* TOUR_END, once it has come */
 	struct hoist__address hosts[MOST_HOSTS]; /* members that have all files */
 	unsigned n_hosts;
 };
@@ -84,7 +84,7 @@ static int open_shown(const struct visit *visit, const char *name, int flags)
 	return fd < 0 ? hoist__fail_errno(-errno, "opening %s/%.80s", visit->folder, name) : fd;
 }
 
-static int take_file(struct visit *visit, const struct hoist__far_message *m)
+static int take_file(struct visit *visit, const struct hoist__wire_message *m)
 {
 	bool plain = m->text[0] != '\0' && m->text[0] != '.' && strchr(m->text, '/') == NULL;
 	if (!plain || m->n != visit->n_files || visit->n_files >= HOIST__TOUR_MOST_FILES ||
@@ -117,7 +117,7 @@ static int take_file(struct visit *visit, const struct hoist__far_message *m)
 		       : 0;
 }
 
-static int take_bytes(struct visit *visit, const struct hoist__far_message *m)
+static int take_bytes(struct visit *visit, const struct hoist__wire_message *m)
 {
 	if (m->n >= visit->n_files || m->at > visit->files[m->n].bytes ||
 	    m->n_bytes > visit->files[m->n].bytes - m->at ||
@@ -138,7 +138,7 @@ static int take_bytes(struct visit *visit, const struct hoist__far_message *m)
 	return err < 0 ? hoist__fail_errno(err, "writing to %s", visit->folder) : 0;
 }
 
-static int take_digits(struct visit *visit, const struct hoist__far_message *m)
+static int take_digits(struct visit *visit, const struct hoist__wire_message *m)
 {
 	char **digits = m->n < visit->n_files ? &visit->files[m->n].digits : NULL;
 	size_t n = digits != NULL && *digits != NULL ? strlen(*digits) : 0;
@@ -156,7 +156,7 @@ static int take_digits(struct visit *visit, const struct hoist__far_message *m)
 
 /* --- a visit --- */
 
-static void take_host(struct visit *visit, const struct hoist__far_message *m)
+static void take_host(struct visit *visit, const struct hoist__wire_message *m)
 {
 	if (m->flag || visit->n_hosts == MOST_HOSTS || !hoist__far_is_address(m->text))
 		return;
@@ -165,7 +165,7 @@ static void take_host(struct visit *visit, const struct hoist__far_message *m)
 }
 
 /* The checkpoint is the folder, or a file of those that were shown: no path leads elsewhere. */
-static int take_end(struct visit *visit, const struct hoist__far_message *m)
+static int take_end(struct visit *visit, const struct hoist__wire_message *m)
 {
 	bool known = m->text[0] == '\0';
 	for (size_t f = 0; f < visit->n_files && !known; f++)
@@ -175,22 +175,22 @@ static int take_end(struct visit *visit, const struct hoist__far_message *m)
 }
 
 /* Returns: 1, all was shown; 0; -ENODATA (this member lacks files, too); the visit's failure. */
-static int take(void *context, const struct hoist__far_message *m)
+static int take(void *context, const struct hoist__wire_message *m)
 {
 	struct visit *visit = context;
 	switch (m->kind) {
-	case HOIST__FAR_FILE:
+	case HOIST__WIRE_FILE:
 		return take_file(visit, m);
-	case HOIST__FAR_BYTES:
+	case HOIST__WIRE_BYTES:
 		return take_bytes(visit, m);
-	case HOIST__FAR_ROSTER:
+	case HOIST__WIRE_ROSTER:
 		take_host(visit, m);
 		return 0;
-	case HOIST__FAR_DIGITS:
+	case HOIST__WIRE_DIGITS:
 		return take_digits(visit, m);
-	case HOIST__FAR_TOUR_END:
+	case HOIST__WIRE_TOUR_END:
 		return take_end(visit, m);
-	case HOIST__FAR_BYE:
+	case HOIST__WIRE_BYE:
 		return hoist__fail(m->err < 0 ? m->err : -ENODATA, "%s", m->text);
 	default:
 		return 0; /* beats */
@@ -202,7 +202,7 @@ static int visit_one(struct visit *visit, const struct hoist__address *at, uint6
 {
 	int err = make_folder(visit);
 	if (err == 0)
-		err = hoist__far_ask(visit->far, at, HOIST__FAR_VISIT, take, visit, end);
+		err = hoist__far_ask(visit->far, at, HOIST__WIRE_VISIT, take, visit, end);
 	if (err < 0)
 		remove_folder(visit);
 	return err;
@@ -256,7 +256,7 @@ static int visit_all(struct visit *visit)
 static int open_shown_files(struct visit *visit, const char *path, unsigned flags,
 			    hoist_checkpoint **ret)
 {
-	char main[sizeof visit->folder + HOIST__FAR_REASON + 1];
+	char main[sizeof visit->folder + HOIST__WIRE_REASON + 1];
 	hoist_checkpoint *checkpoint = NULL;
 	(void)snprintf(main, sizeof main, "%s/%s", visit->folder, visit->end.text);
 	int err = hoist_checkpoint_open(main, flags, &checkpoint);

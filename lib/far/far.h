@@ -13,10 +13,9 @@
  *   far-report.c   what the report says (far-report.h)
  *   far-thread.c   the thread that does all of this
  *   far-host.c     answers to visitors
- *   far-tour.c     shows a visitor the files (far-tour.h)
  *   far-ask.c      a visitor's questions; hoist_group_look()
  *   far-visit.c    hoist_group_open(): the checkpoint that a member shows
- *   far-wire.c     messages
+ *   lib/wire/      messages (wire.h); the files, as a visitor is shown them (tour.h)
  *   swarm.h        the member that reads a cell, and the members that pass the cell on
  *   net/           channels (proved members), the fabric (bulk bytes)
  *
@@ -49,7 +48,7 @@
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
  *     LOOK name    MEMBER for each member, the answering one first, then BYE
- *     VISIT name   far-tour.h
+ *     VISIT name   tour.h
  *
  * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
  * giver says OFFER ticket, XXH3-128 of the blocks, their reader's id, in the channel, and sends the
@@ -94,8 +93,8 @@
 #include "lib/far/far-loan.h"
 #include "lib/far/far-read.h"
 #include "lib/far/far-report.h"
-#include "lib/far/far-tour.h"
-#include "lib/far/far-wire.h"
+#include "lib/wire/tour.h"
+#include "lib/wire/wire.h"
 #include "lib/swarm/swarm.h"
 #include "lib/load/load.h"
 #include "net/address.h"
@@ -159,8 +158,8 @@ struct hoist__far_peer {
 	struct hoist__neighbour place;			 /* of its slots */
 	struct hoist__far_memory *memory;		 /* the same, mapped; NULL: it is not */
 	struct hoist__far_lent lent[HOIST__SWARM_SLOTS]; /* to it */
-	struct hoist__far_tour tour;			 /* of a visitor */
-	struct hoist__far_wanting wanting;		 /* its wants, as far as they are here */
+	struct hoist__tour tour;			 /* of a visitor */
+	struct hoist__wire_wanting wanting;		 /* its wants, as far as they are here */
 	uint64_t heard_at;
 };
 
@@ -195,7 +194,7 @@ struct hoist__far_slot {
 	bool lost;	/* it is HERE, but its giver has filled the slot anew */
 	struct hoist__far_loan loan;
 	bool has_digest;
-	struct hoist__far_digest digest; /* offered, or of `blocks` of a slot that is HERE */
+	struct hoist__wire_digest digest; /* offered, or of `blocks` of a slot that is HERE */
 };
 
 /* A cell on its way to a taker: until the fabric has sent all pieces, and the taker has said TOOK
@@ -321,8 +320,8 @@ int hoist__far_look(const hoist_group *group,
 /* Visits a member: connects, sends LOOK or VISIT (@kind), and gives the answers to @take, until
  * @take returns another value than 0.  Returns: that value; -ETIMEDOUT at @end; as channels. */
 int hoist__far_ask(struct hoist__far *far, const struct hoist__address *at,
-		   enum hoist__far_kind kind,
-		   int (*take)(void *context, const struct hoist__far_message *message),
+		   enum hoist__wire_kind kind,
+		   int (*take)(void *context, const struct hoist__wire_message *message),
 		   void *context, uint64_t end);
 
 /* The rest of hoist_group_open(), likewise: opens the checkpoint that a member shows. */
@@ -333,7 +332,7 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 
 /* Does the member that says @hello have the same files?  Returns: 0; -EINVAL. */
 int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
-			     const struct hoist__far_message *hello);
+			     const struct hoist__wire_message *hello);
 
 /* The failure: at the door is the group @there, and not @wanted. */
 int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted);
@@ -373,7 +372,7 @@ bool hoist__far_accepts(const struct hoist__far *far, uint64_t now);
 bool hoist__far_at_door(const struct hoist__far *far, const struct hoist__far_peer *peer);
 
 /* Learns of a member that is or was there. */
-void hoist__far_learn(struct hoist__far *far, const struct hoist__far_message *roster);
+void hoist__far_learn(struct hoist__far *far, const struct hoist__wire_message *roster);
 
 /* The entry of a member, which may be a new one.  NULL: there are too many. */
 struct hoist__far_known *hoist__far_known_of(struct hoist__far *far, uint64_t id);
@@ -425,7 +424,7 @@ void hoist__far_peer_drop(struct hoist__far *far, struct hoist__far_peer *peer, 
 
 /* Sends a message; a peer that cannot take it is to be dropped. */
 void hoist__far_say(struct hoist__far *far, struct hoist__far_peer *peer,
-		    const struct hoist__far_message *message);
+		    const struct hoist__wire_message *message);
 
 /* Names to a peer the members that are there, and those that were. */
 void hoist__far_tell_roster(struct hoist__far *far, struct hoist__far_peer *to);
@@ -440,7 +439,7 @@ struct hoist__far_peer *hoist__far_peer_of(struct hoist__far *far, unsigned numb
 
 /* A LOOK or a VISIT.  Returns: 0; an error: the peer is to be dropped. */
 int hoist__far_hear_visitor(struct hoist__far *far, struct hoist__far_peer *peer,
-			    const struct hoist__far_message *m, uint64_t now);
+			    const struct hoist__wire_message *m, uint64_t now);
 
 /* Shows a visitor more of the files, as much as the channel's queue may hold. */
 void hoist__far_show_more(struct hoist__far *far, struct hoist__far_peer *peer);
@@ -454,12 +453,12 @@ uint64_t hoist__far_move(struct hoist__far *far, uint64_t now);
 
 /* A giver's OFFER or REFUSE.  Pre: lock. */
 void hoist__far_offered(struct hoist__far *far, const struct hoist__far_peer *peer,
-			const struct hoist__far_message *offer);
+			const struct hoist__wire_message *offer);
 void hoist__far_refused(struct hoist__far *far, const struct hoist__far_peer *peer,
-			const struct hoist__far_message *refuse);
+			const struct hoist__wire_message *refuse);
 
 /* A message that has nothing but a ticket, to a member of the swarm, unless the member has left. */
-void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__far_kind kind,
+void hoist__far_say_ticket(struct hoist__far *far, unsigned number, enum hoist__wire_kind kind,
 			   uint64_t ticket);
 
 /* The slot that waits for an answer under the ticket; NULL: none.  Pre: lock. */

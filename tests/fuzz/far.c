@@ -11,22 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 #include "lib/swarm/swarm.h"
 #include "tests/fuzz/fuzz-support.h"
 
 /* --- frames --- */
 
-static void check_message(const struct hoist__frame *frame, const struct hoist__far_message *m)
+static void check_message(const struct hoist__frame *frame, const struct hoist__wire_message *m)
 {
 	static unsigned char packed[HOIST__CHANNEL_MOST_BYTES];
-	struct hoist__far_message again;
+	struct hoist__wire_message again;
 	HOLDS(m->kind == frame->kind && memchr(m->text, '\0', sizeof m->text) != NULL);
 	HOLDS(m->n_bytes == 0 ||
 	      (m->bytes >= frame->bytes && m->bytes + m->n_bytes == frame->bytes + frame->n_bytes));
 	const struct hoist__frame other = {
-		.kind = frame->kind, .bytes = packed, .n_bytes = hoist__far_pack(m, packed)};
-	HOLDS(other.n_bytes <= frame->n_bytes && hoist__far_unpack(&other, &again) == 0);
+		.kind = frame->kind, .bytes = packed, .n_bytes = hoist__wire_pack(m, packed)};
+	HOLDS(other.n_bytes <= frame->n_bytes && hoist__wire_unpack(&other, &again) == 0);
 	HOLDS(again.id == m->id && again.ticket == m->ticket && again.cell == m->cell &&
 	      again.flag == m->flag && again.n_bytes == m->n_bytes &&
 	      strcmp(again.text, m->text) == 0);
@@ -34,22 +34,22 @@ static void check_message(const struct hoist__frame *frame, const struct hoist__
 
 enum { MOST_CELLS = 300 };
 
-static bool understood[HOIST__FAR_BYE + 1]; /* by kind: an input had such a message */
+static bool understood[HOIST__WIRE_BYE + 1]; /* by kind: an input had such a message */
 
 /* Says which kinds of messages none of the inputs had; run.sh wants all. */
 static void tell_kinds(void)
 {
-	for (unsigned kind = HOIST__FAR_HELLO; kind <= HOIST__FAR_BYE; kind++)
+	for (unsigned kind = HOIST__WIRE_HELLO; kind <= HOIST__WIRE_BYE; kind++)
 		if (!understood[kind])
 			(void)fprintf(stderr, "fuzz: no input has a message of kind %u\n", kind);
 }
 
 /* Asks for the blocks of each cell, once the wants are whole and right. */
-static void use_wants(struct hoist__far_wanting *wanting)
+static void use_wants(struct hoist__wire_wanting *wanting)
 {
 	struct hoist__swarm_wants *wants = &wanting->wants;
 	uint64_t blocks[HOIST__CELL_WORDS];
-	if (!hoist__far_wanting_whole(wanting) || hoist__swarm_wants_check(wants) < 0)
+	if (!hoist__wire_wanting_whole(wanting) || hoist__swarm_wants_check(wants) < 0)
 		return;
 	for (size_t c = 0; c < wants->n_cells; c++)
 		HOLDS(hoist__swarm_wants_of(wants, c, blocks) <= HOIST__CELL_BLOCKS);
@@ -58,26 +58,26 @@ static void use_wants(struct hoist__far_wanting *wanting)
 
 static void hear_frames(struct fuzz_bytes *from)
 {
-	struct hoist__far_wanting wanting = {.kinds_here = 0};
+	struct hoist__wire_wanting wanting = {.kinds_here = 0};
 	while (from->n > 0) {
-		struct hoist__far_message m;
-		uint16_t kind = (uint16_t)fuzz_below(from, HOIST__FAR_BYE + 2u);
+		struct hoist__wire_message m;
+		uint16_t kind = (uint16_t)fuzz_below(from, HOIST__WIRE_BYE + 2u);
 		size_t n = fuzz_below(from, 1u + (fuzz_below(from, 4) == 0 ? 4096 : 100));
 		n = n < from->n ? n : from->n;
 		const struct hoist__frame frame = {.kind = kind, .bytes = from->p, .n_bytes = n};
 		from->p += n;
 		from->n -= n;
-		if (hoist__far_unpack(&frame, &m) < 0) {
+		if (hoist__wire_unpack(&frame, &m) < 0) {
 			fuzz_check_text(hoist_error());
 			continue;
 		}
 		understood[m.kind] = true;
 		check_message(&frame, &m);
 		/* A member refuses a HELLO of other cells than its own. */
-		if (m.kind == HOIST__FAR_HELLO && m.n_cells <= MOST_CELLS)
-			HOLDS(hoist__far_wanting_begin(&wanting, &m) == 0);
-		if (m.kind == HOIST__FAR_WANTS || m.kind == HOIST__FAR_PATTERNS)
-			(void)hoist__far_wanting_take(&wanting, &m);
+		if (m.kind == HOIST__WIRE_HELLO && m.n_cells <= MOST_CELLS)
+			HOLDS(hoist__wire_wanting_begin(&wanting, &m) == 0);
+		if (m.kind == HOIST__WIRE_WANTS || m.kind == HOIST__WIRE_PATTERNS)
+			(void)hoist__wire_wanting_take(&wanting, &m);
 		use_wants(&wanting);
 	}
 	hoist__swarm_wants_fini(&wanting.wants);

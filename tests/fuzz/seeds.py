@@ -73,7 +73,7 @@ for how in range(4):
     put("channel", "channel-%d" % how, bytes([how, 1, 3, 4, 1, 5, 4, 0, 200, 5, 1, 9, 6, 0, 1, 3]))
     put("channel", "channel-bytes-%d" % how, bytes([how, 0, 9]) + b"GET / HTTP/1.0")
 
-# --- members of groups: frames of every kind, as tests/fuzz/far.c and lib/far/far-wire.h have them ---
+# --- members of groups: frames of every kind, as tests/fuzz/far.c and lib/wire/wire.h have them ---
 
 
 def said(text):
@@ -90,7 +90,7 @@ def frames(*messages):
 
 
 counts = struct.pack("<QQQ", 1, 2, 3)
-# One of each kind, in the order of enum hoist__far_kind.
+# One of each kind, in the order of enum hoist__wire_kind.
 MESSAGES = [
     hello(3, 1), struct.pack("<QIQB", 7, 2, 0, 0) + said(b"10.0.0.1:7117"), b"",
     struct.pack("<QIHHH", 0, 3, 0, 0x8001, 2), struct.pack("<QI", 0, 1) + b"\x0f" * 64, struct.pack("<Q", 2),

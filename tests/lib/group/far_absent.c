@@ -185,7 +185,7 @@ static void lying_rank(unsigned rank)
 	const struct hoist__address door = ranks_door();
 	struct hoist__secret secret;
 	struct hoist__channel *channel = NULL;
-	struct hoist__far_message m = {.kind = HOIST__FAR_FILE, .text = "big.safetensors"};
+	struct hoist__wire_message m = {.kind = HOIST__WIRE_FILE, .text = "big.safetensors"};
 	int listening, socket;
 	(void)rank;
 	OK(hoist__address_listen(&door, &listening, NULL));
@@ -194,9 +194,9 @@ static void lying_rank(unsigned rank)
 	while (hoist__address_accept(listening, &socket) < 0)
 		CHECK(patience(&until));
 	OK(hoist__channel_accept(socket, &secret, &channel));
-	CHECK(ranks_hear(channel).kind == HOIST__FAR_VISIT);
+	CHECK(ranks_hear(channel).kind == HOIST__WIRE_VISIT);
 	ranks_say(channel, &m);
-	m.kind = HOIST__FAR_TOUR_END;
+	m.kind = HOIST__WIRE_TOUR_END;
 	(void)snprintf(m.text, sizeof m.text, "../../%s", path);
 	ranks_say(channel, &m);
 	until = 0;

@@ -85,11 +85,11 @@ static void call(void)
 WRAP(int, hoist__channel_send,
      (struct hoist__channel * channel, uint16_t kind, const void *bytes, size_t n))
 {
-	bool lends = kind == HOIST__FAR_LEND;
+	bool lends = kind == HOIST__WIRE_LEND;
 	if (fate == DIES || lends)
 		call();
 	if (fate == NEVER_SAYS && self == victim &&
-	    (kind == HOIST__FAR_TOOK || kind == HOIST__FAR_UNASK))
+	    (kind == HOIST__WIRE_TOOK || kind == HOIST__WIRE_UNASK))
 		return 0;
 	int err = __real_hoist__channel_send(channel, kind, bytes, n);
 	if (lends)

@@ -107,7 +107,7 @@ WRAP(void, hoist__far_arena_end, (struct hoist__far * far, bool stays))
 WRAP(int, hoist__channel_send,
      (struct hoist__channel * channel, uint16_t kind, const void *bytes, size_t n))
 {
-	if (gives_nothing_back && self == VICTIM && kind == HOIST__FAR_TOOK)
+	if (gives_nothing_back && self == VICTIM && kind == HOIST__WIRE_TOOK)
 		return 0;
 	return __real_hoist__channel_send(channel, kind, bytes, n);
 }

@@ -294,7 +294,7 @@ static void another_protocol_is_named(void)
 /* --- more members than a group can have --- */
 
 /* Greets as one member more.  Returns: the first answer. */
-static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
+static enum hoist__wire_kind greet(struct hoist__wire_message *hello, uint64_t id)
 {
 	const struct hoist__address door = ranks_door();
 	struct hoist__secret secret;
@@ -309,10 +309,10 @@ static enum hoist__far_kind greet(struct hoist__far_message *hello, uint64_t id)
 	ranks_say(channel, hello);
 	while (hoist__channel_queued(channel) > 0)
 		OK(hoist__channel_work(channel));
-	const struct hoist__far_message answer = ranks_hear(channel);
+	const struct hoist__wire_message answer = ranks_hear(channel);
 	check_at("member %llu: message %d, %s", (unsigned long long)id, (int)answer.kind,
 		 answer.text);
-	CHECK(answer.kind == HOIST__FAR_HELLO ||
+	CHECK(answer.kind == HOIST__WIRE_HELLO ||
 	      (answer.err == -ENOSPC && strstr(answer.text, "128 members") != NULL));
 	return answer.kind; /* the channel stays */
 }
@@ -323,7 +323,7 @@ static void crowd(unsigned rank)
 	struct seen seen = {.n = 0};
 	const hoist_group group = ranks_group(rank, 0);
 	hoist_checkpoint *checkpoint = support_open(path);
-	struct hoist__far_message m = {.kind = HOIST__FAR_HELLO, .port = 1, .text = "test"};
+	struct hoist__wire_message m = {.kind = HOIST__WIRE_HELLO, .port = 1, .text = "test"};
 	const void *address;
 	OK(hoist_group_look(&group, see, &seen));
 	OK(hoist__checkpoint_identify(checkpoint, m.identity));
@@ -332,9 +332,9 @@ static void crowd(unsigned rank)
 	m.bytes = address;
 	m.n_cells = seen.bytes / HOIST__CELL_BYTES;
 	for (unsigned i = 1; i < HOIST__SWARM_MEMBERS; i++)
-		CHECK(greet(&m, i) == HOIST__FAR_HELLO);
+		CHECK(greet(&m, i) == HOIST__WIRE_HELLO);
 	for (unsigned i = 0; i < 3; i++)
-		CHECK(greet(&m, 1000 + i) == HOIST__FAR_BYE);
+		CHECK(greet(&m, 1000 + i) == HOIST__WIRE_BYE);
 }
 
 static void rank_too_many(unsigned rank)

@@ -57,11 +57,11 @@ WRAP(int, hoist__address_listen,
 }
 
 /* How cells came that another member than their reader gave; 0: they did not. */
-static enum hoist__far_kind relayed[64];
-static enum hoist__far_kind awaited;
+static enum hoist__wire_kind relayed[64];
+static enum hoist__wire_kind awaited;
 
 static void note(struct hoist__far *far, const struct hoist__far_peer *giver,
-		 const struct hoist__far_message *m)
+		 const struct hoist__wire_message *m)
 {
 	const struct hoist__far_slot *slot = hoist__far_slot_of_ticket(far, m->ticket);
 	CHECK(slot == NULL || slot->job.cell < sizeof relayed / sizeof relayed[0]);
@@ -71,7 +71,7 @@ static void note(struct hoist__far *far, const struct hoist__far_peer *giver,
 
 WRAP(void, hoist__far_offered,
      (struct hoist__far * far, const struct hoist__far_peer *peer,
-      const struct hoist__far_message *offer))
+      const struct hoist__wire_message *offer))
 {
 	note(far, peer, offer);
 	__real_hoist__far_offered(far, peer, offer);
@@ -79,7 +79,7 @@ WRAP(void, hoist__far_offered,
 
 WRAP(void, hoist__far_borrow,
      (struct hoist__far * far, const struct hoist__far_peer *peer,
-      const struct hoist__far_message *lend))
+      const struct hoist__wire_message *lend))
 {
 	note(far, peer, lend);
 	__real_hoist__far_borrow(far, peer, lend);
@@ -204,13 +204,13 @@ static void the_reader_itself(void)
 
 static void passed_on_by_network(void)
 {
-	awaited = HOIST__FAR_OFFER;
+	awaited = HOIST__WIRE_OFFER;
 	load_until_named(3, 3, 1 << 2);
 }
 
 static void passed_on_by_a_neighbour(void)
 {
-	awaited = HOIST__FAR_LEND;
+	awaited = HOIST__WIRE_LEND;
 	load_until_named(4, 2, 1 << 2);
 }
 

@@ -98,22 +98,22 @@ struct hoist__address ranks_door(void)
 	return door;
 }
 
-void ranks_say(struct hoist__channel *channel, const struct hoist__far_message *message)
+void ranks_say(struct hoist__channel *channel, const struct hoist__wire_message *message)
 {
 	static unsigned char frame[HOIST__CHANNEL_MOST_BYTES];
 	OK(hoist__channel_send(channel, (uint16_t)message->kind, frame,
-			       hoist__far_pack(message, frame)));
+			       hoist__wire_pack(message, frame)));
 }
 
-struct hoist__far_message ranks_hear(struct hoist__channel *channel)
+struct hoist__wire_message ranks_hear(struct hoist__channel *channel)
 {
 	struct hoist__frame frame;
-	struct hoist__far_message message;
+	struct hoist__wire_message message;
 	for (uint64_t until = 0; !hoist__channel_next(channel, &frame);) {
 		CHECK(patience(&until));
 		OK(hoist__channel_work(channel));
 	}
-	OK(hoist__far_unpack(&frame, &message));
+	OK(hoist__wire_unpack(&frame, &message));
 	return message;
 }
 

@@ -10,7 +10,7 @@
 #include <hoist/group.h>
 #include <hoist/hoist.h>
 
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 
 #define MOST_RANKS 4u
 
@@ -51,8 +51,8 @@ void ranks_run(unsigned n, void (*rank_main)(unsigned rank), unsigned killed);
 /* For tests that play a member of a group of several machines: the group's door; a message to the
  * other side; the next one from there. */
 struct hoist__address ranks_door(void);
-void ranks_say(struct hoist__channel *channel, const struct hoist__far_message *message);
-struct hoist__far_message ranks_hear(struct hoist__channel *channel);
+void ranks_say(struct hoist__channel *channel, const struct hoist__wire_message *message);
+struct hoist__wire_message ranks_hear(struct hoist__channel *channel);
 
 pid_t ranks_start(unsigned rank, void (*rank_main)(unsigned rank));
 void ranks_end(pid_t child, int killed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The messages of members and visitors to each other.
- * The contract is in lib/far/far-wire.h. */
+ * The contract is in lib/wire/wire.h. */
 #include "config.h"
 
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -68,11 +68,11 @@ static void flag(struct cursor *c, bool *value)
 }
 
 /* A text without control characters, of less than its array's bytes. */
-static void text(struct cursor *c, char value[static HOIST__FAR_REASON])
+static void text(struct cursor *c, char value[static HOIST__WIRE_REASON])
 {
-	uint64_t n = c->to == NULL ? 0 : strnlen(value, HOIST__FAR_REASON - 1);
+	uint64_t n = c->to == NULL ? 0 : strnlen(value, HOIST__WIRE_REASON - 1);
 	field(c, &n, 2);
-	if (n >= HOIST__FAR_REASON) {
+	if (n >= HOIST__WIRE_REASON) {
 		c->bad = true;
 		return;
 	}
@@ -99,13 +99,13 @@ static void rest(struct cursor *c, const unsigned char **value, size_t *n)
 	}
 }
 
-static void identity(struct cursor *c, struct hoist__far_message *m)
+static void identity(struct cursor *c, struct hoist__wire_message *m)
 {
 	for (unsigned i = 0; i < HOIST__CHECKPOINT_IDENTITY; i++)
 		field(c, &m->identity[i], 8);
 }
 
-static void hello(struct cursor *c, struct hoist__far_message *m)
+static void hello(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->id, 8);
 	identity(c, m);
@@ -120,7 +120,7 @@ static void hello(struct cursor *c, struct hoist__far_message *m)
 	flag(c, &m->flag);
 	text(c, m->text);
 	rest(c, &m->bytes, &m->n_bytes);
-	c->bad = c->bad || m->id == 0 || m->n_cells > HOIST__FAR_MOST_CELLS ||
+	c->bad = c->bad || m->id == 0 || m->n_cells > HOIST__WIRE_MOST_CELLS ||
 		 m->n_patterns > m->n_cells || m->n_patterns > HOIST__WANTS_PATTERNS ||
 		 m->port > UINT16_MAX || m->n_bytes > HOIST__FABRIC_ADDRESS_MOST;
 }
@@ -145,8 +145,8 @@ static void reorder(void *numbers, size_t n_bytes, size_t each)
 }
 
 /* Pieces of wants: @each bytes for each of `n`.  They are in the host's order before they are
- * packed, and in little-endian until hoist__far_wanting_take(). */
-static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, uint32_t most)
+ * packed, and in little-endian until hoist__wire_wanting_take(). */
+static void piece(struct cursor *c, struct hoist__wire_message *m, size_t each, uint32_t most)
 {
 	field(c, &m->at, 8);
 	field32(c, &m->n);
@@ -156,7 +156,7 @@ static void piece(struct cursor *c, struct hoist__far_message *m, size_t each, u
 		reorder(c->to - m->n_bytes, m->n_bytes, each < 8 ? each : 8);
 }
 
-static void roster(struct cursor *c, struct hoist__far_message *m)
+static void roster(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->id, 8);
 	field32(c, &m->rank);
@@ -166,7 +166,7 @@ static void roster(struct cursor *c, struct hoist__far_message *m)
 	c->bad = c->bad || m->id == 0;
 }
 
-static void ask(struct cursor *c, struct hoist__far_message *m)
+static void ask(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->ticket, 8);
 	field(c, &m->cell, 8);
@@ -176,7 +176,7 @@ static void ask(struct cursor *c, struct hoist__far_message *m)
 		field(c, &m->blocks[w], 8);
 }
 
-static void offer(struct cursor *c, struct hoist__far_message *m)
+static void offer(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->ticket, 8);
 	field(c, &m->digest.low, 8);
@@ -185,7 +185,7 @@ static void offer(struct cursor *c, struct hoist__far_message *m)
 	c->bad = c->bad || m->id == 0;
 }
 
-static void lend(struct cursor *c, struct hoist__far_message *m)
+static void lend(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->ticket, 8);
 	field32(c, &m->n);
@@ -194,7 +194,7 @@ static void lend(struct cursor *c, struct hoist__far_message *m)
 	c->bad = c->bad || m->id == 0 || m->n >= HOIST__SWARM_SLOTS;
 }
 
-static void file(struct cursor *c, struct hoist__far_message *m)
+static void file(struct cursor *c, struct hoist__wire_message *m)
 {
 	field32(c, &m->n);
 	field(c, &m->done, 8);
@@ -203,46 +203,46 @@ static void file(struct cursor *c, struct hoist__far_message *m)
 	text(c, m->text);
 }
 
-static void bytes(struct cursor *c, struct hoist__far_message *m)
+static void bytes(struct cursor *c, struct hoist__wire_message *m)
 {
 	field32(c, &m->n);
 	field(c, &m->at, 8);
 	rest(c, &m->bytes, &m->n_bytes);
 }
 
-static void tour_end(struct cursor *c, struct hoist__far_message *m)
+static void tour_end(struct cursor *c, struct hoist__wire_message *m)
 {
 	identity(c, m);
 	text(c, m->text);
 }
 
-static void visit(struct cursor *c, struct hoist__far_message *m)
+static void visit(struct cursor *c, struct hoist__wire_message *m)
 {
 	text(c, m->text);
 }
 
-static void wants(struct cursor *c, struct hoist__far_message *m)
+static void wants(struct cursor *c, struct hoist__wire_message *m)
 {
-	piece(c, m, sizeof(uint16_t), HOIST__FAR_MOST_KINDS);
+	piece(c, m, sizeof(uint16_t), HOIST__WIRE_MOST_KINDS);
 }
 
-static void patterns(struct cursor *c, struct hoist__far_message *m)
+static void patterns(struct cursor *c, struct hoist__wire_message *m)
 {
-	piece(c, m, sizeof m->blocks, HOIST__FAR_MOST_PATTERNS);
+	piece(c, m, sizeof m->blocks, HOIST__WIRE_MOST_PATTERNS);
 }
 
-static void ready(struct cursor *c, struct hoist__far_message *m)
+static void ready(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->cell, 8);
 }
 
-static void counts(struct cursor *c, struct hoist__far_message *m)
+static void counts(struct cursor *c, struct hoist__wire_message *m)
 {
 	for (unsigned i = 0; i < sizeof m->counts / sizeof m->counts[0]; i++)
 		field(c, &m->counts[i], 8);
 }
 
-static void beat(struct cursor *c, struct hoist__far_message *m)
+static void beat(struct cursor *c, struct hoist__wire_message *m)
 {
 	uint64_t from = m->share.from;
 	field(c, &m->done, 8);
@@ -253,10 +253,10 @@ static void beat(struct cursor *c, struct hoist__far_message *m)
 	field32(c, &m->share.weight);
 	m->share.from = (size_t)from;
 	c->bad = c->bad || m->share.weight == 0 || m->share.weight > HOIST__SWARM_FULL ||
-		 from > HOIST__FAR_MOST_CELLS;
+		 from > HOIST__WIRE_MOST_CELLS;
 }
 
-static void member(struct cursor *c, struct hoist__far_message *m)
+static void member(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->id, 8);
 	field32(c, &m->rank);
@@ -267,27 +267,27 @@ static void member(struct cursor *c, struct hoist__far_message *m)
 	flag(c, &m->flag);
 	counts(c, m);
 	text(c, m->text);
-	c->bad = c->bad || m->n_cells > HOIST__FAR_MOST_CELLS || m->done > m->n_cells;
+	c->bad = c->bad || m->n_cells > HOIST__WIRE_MOST_CELLS || m->done > m->n_cells;
 }
 
-static void ticket(struct cursor *c, struct hoist__far_message *m)
+static void ticket(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->ticket, 8);
 }
 
-static void refuse(struct cursor *c, struct hoist__far_message *m)
+static void refuse(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->ticket, 8);
 	text(c, m->text);
 }
 
-static void warn(struct cursor *c, struct hoist__far_message *m)
+static void warn(struct cursor *c, struct hoist__wire_message *m)
 {
 	field(c, &m->id, 8);
 	flag(c, &m->flag);
 }
 
-static void bye(struct cursor *c, struct hoist__far_message *m)
+static void bye(struct cursor *c, struct hoist__wire_message *m)
 {
 	uint32_t err = (uint32_t)m->err;
 	field32(c, &err);
@@ -296,27 +296,27 @@ static void bye(struct cursor *c, struct hoist__far_message *m)
 	c->bad = c->bad || m->err > 0 || m->err < -MOST_ERRNO;
 }
 
-static void nothing(struct cursor *c, struct hoist__far_message *m)
+static void nothing(struct cursor *c, struct hoist__wire_message *m)
 {
 	(void)c;
 	(void)m;
 }
 
-static void (*const fields_of[])(struct cursor *c, struct hoist__far_message *m) = {
-	[HOIST__FAR_HELLO] = hello,	   [HOIST__FAR_ROSTER] = roster,
-	[HOIST__FAR_ROSTER_END] = nothing, [HOIST__FAR_WANTS] = wants,
-	[HOIST__FAR_PATTERNS] = patterns,  [HOIST__FAR_READY] = ready,
-	[HOIST__FAR_BEAT] = beat,	   [HOIST__FAR_ASK] = ask,
-	[HOIST__FAR_UNASK] = ticket,	   [HOIST__FAR_REFUSE] = refuse,
-	[HOIST__FAR_OFFER] = offer,	   [HOIST__FAR_LEND] = lend,
-	[HOIST__FAR_TOOK] = ticket,	   [HOIST__FAR_WARN] = warn,
-	[HOIST__FAR_VISIT] = visit,	   [HOIST__FAR_LOOK] = visit,
-	[HOIST__FAR_MEMBER] = member,	   [HOIST__FAR_FILE] = file,
-	[HOIST__FAR_BYTES] = bytes,	   [HOIST__FAR_DIGITS] = bytes,
-	[HOIST__FAR_TOUR_END] = tour_end,  [HOIST__FAR_BYE] = bye,
+static void (*const fields_of[])(struct cursor *c, struct hoist__wire_message *m) = {
+	[HOIST__WIRE_HELLO] = hello,	    [HOIST__WIRE_ROSTER] = roster,
+	[HOIST__WIRE_ROSTER_END] = nothing, [HOIST__WIRE_WANTS] = wants,
+	[HOIST__WIRE_PATTERNS] = patterns,  [HOIST__WIRE_READY] = ready,
+	[HOIST__WIRE_BEAT] = beat,	    [HOIST__WIRE_ASK] = ask,
+	[HOIST__WIRE_UNASK] = ticket,	    [HOIST__WIRE_REFUSE] = refuse,
+	[HOIST__WIRE_OFFER] = offer,	    [HOIST__WIRE_LEND] = lend,
+	[HOIST__WIRE_TOOK] = ticket,	    [HOIST__WIRE_WARN] = warn,
+	[HOIST__WIRE_VISIT] = visit,	    [HOIST__WIRE_LOOK] = visit,
+	[HOIST__WIRE_MEMBER] = member,	    [HOIST__WIRE_FILE] = file,
+	[HOIST__WIRE_BYTES] = bytes,	    [HOIST__WIRE_DIGITS] = bytes,
+	[HOIST__WIRE_TOUR_END] = tour_end,  [HOIST__WIRE_BYE] = bye,
 };
 
-static void fields(struct cursor *c, struct hoist__far_message *m)
+static void fields(struct cursor *c, struct hoist__wire_message *m)
 {
 	if (m->kind >= sizeof fields_of / sizeof fields_of[0] || fields_of[m->kind] == NULL)
 		c->bad = true;
@@ -324,19 +324,19 @@ static void fields(struct cursor *c, struct hoist__far_message *m)
 		fields_of[m->kind](c, m);
 }
 
-size_t hoist__far_pack(const struct hoist__far_message *message,
-		       unsigned char ret[static HOIST__CHANNEL_MOST_BYTES])
+size_t hoist__wire_pack(const struct hoist__wire_message *message,
+			unsigned char ret[static HOIST__CHANNEL_MOST_BYTES])
 {
-	struct hoist__far_message m = *message;
+	struct hoist__wire_message m = *message;
 	struct cursor c = {.to = ret, .left = HOIST__CHANNEL_MOST_BYTES};
 	fields(&c, &m);
 	HOIST__ASSERT(!c.bad);
 	return HOIST__CHANNEL_MOST_BYTES - c.left;
 }
 
-int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_message *ret)
+int hoist__wire_unpack(const struct hoist__frame *frame, struct hoist__wire_message *ret)
 {
-	struct hoist__far_message m = {.kind = frame->kind};
+	struct hoist__wire_message m = {.kind = frame->kind};
 	struct cursor c = {.from = frame->bytes, .left = frame->n_bytes};
 	fields(&c, &m);
 	if (c.bad || c.left > 0)
@@ -350,19 +350,19 @@ int hoist__far_unpack(const struct hoist__frame *frame, struct hoist__far_messag
 
 /* --- wants, in pieces --- */
 
-int hoist__far_wanting_begin(struct hoist__far_wanting *wanting,
-			     const struct hoist__far_message *hello)
+int hoist__wire_wanting_begin(struct hoist__wire_wanting *wanting,
+			      const struct hoist__wire_message *hello)
 {
 	hoist__swarm_wants_fini(&wanting->wants);
-	*wanting = (struct hoist__far_wanting){.kinds_here = 0};
+	*wanting = (struct hoist__wire_wanting){.kinds_here = 0};
 	return hoist__swarm_wants_begin(hello->n_cells, hello->n_patterns, &wanting->wants);
 }
 
-int hoist__far_wanting_take(struct hoist__far_wanting *wanting,
-			    const struct hoist__far_message *message)
+int hoist__wire_wanting_take(struct hoist__wire_wanting *wanting,
+			     const struct hoist__wire_message *message)
 {
 	struct hoist__swarm_wants *wants = &wanting->wants;
-	bool kinds = message->kind == HOIST__FAR_WANTS;
+	bool kinds = message->kind == HOIST__WIRE_WANTS;
 	size_t *here = kinds ? &wanting->kinds_here : &wanting->patterns_here;
 	size_t most = kinds ? wants->n_cells : wants->n_patterns;
 	if (wants->kinds == NULL || message->at != *here || message->n > most - *here)

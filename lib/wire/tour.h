@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/far/far-tour.h - a member with all files shows the checkpoint to a visitor that lacks some.
+/* lib/wire/tour.h - a member with all files shows the checkpoint to a visitor that lacks some.
  *
  *     visitor    VISIT name
  *     member     FILE for each file; for each file again DIGITS (of the digests that are kept
@@ -11,18 +11,18 @@
  * has (hoist__checkpoint_localize()), and removes the folder.  The visitor takes the
  * kept digests for its own files, too (hoist__kept_take()): these were compared with the member's.
  */
-#ifndef HOIST_LIB_FAR_FAR_TOUR_H
-#define HOIST_LIB_FAR_FAR_TOUR_H
+#ifndef HOIST_LIB_WIRE_TOUR_H
+#define HOIST_LIB_WIRE_TOUR_H
 
 #include "lib/checkpoint/absent.h"
-#include "lib/far/far-wire.h"
+#include "lib/wire/wire.h"
 
 #define HOIST__TOUR_PIECE ((size_t)48 << 10)
 #define HOIST__TOUR_MOST_BYTES ((uint64_t)512 << 20) /* that are no tensor's, and digits */
 #define HOIST__TOUR_MOST_FILES 100000u
 
 /* How far the files have been shown to a visitor. */
-struct hoist__far_tour {
+struct hoist__tour {
 	bool active;
 	size_t files_told;
 	struct hoist__gaps gaps;
@@ -34,14 +34,14 @@ struct hoist__far_tour {
 };
 
 /* Begins.  Returns: 0; -ENOTSUP (more than HOIST__TOUR_MOST_BYTES are no tensor's; a name
- * of HOIST__FAR_REASON bytes); as memfd_create() and writing. */
-int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint);
+ * of HOIST__WIRE_REASON bytes); as memfd_create() and writing. */
+int hoist__tour_begin(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint);
 
 /* The next message, whose bytes lie in @buffer of HOIST__TOUR_PIECE bytes.
  * Returns: 1; 0: that was the last one; as reading. */
-int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			 const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
-			 unsigned char *buffer, struct hoist__far_message *ret);
-void hoist__far_tour_end(struct hoist__far_tour *tour);
+int hoist__tour_next(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint,
+		     const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
+		     unsigned char *buffer, struct hoist__wire_message *ret);
+void hoist__tour_end(struct hoist__tour *tour);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows a visitor the files of this member's checkpoint.
- * The contract is in lib/far/far-tour.h. */
+ * The contract is in lib/wire/tour.h. */
 #include "config.h"
 
-#include "lib/far/far-tour.h"
+#include "lib/wire/tour.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,12 +33,12 @@ static int check_files(const struct hoist_checkpoint *checkpoint)
 	uint64_t n;
 	for (; gaps.file < checkpoint->n_files; gaps.file++, gaps.at = 0) {
 		const char *name = hoist__checkpoint_file_name(checkpoint, gaps.file);
-		if (strlen(name) >= HOIST__FAR_REASON)
+		if (strlen(name) >= HOIST__WIRE_REASON)
 			return hoist__fail(
 				-ENOTSUP,
 				"the name %.80s... has more than %u bytes: the checkpoint "
 				"cannot be shown to a machine that lacks files",
-				name, HOIST__FAR_REASON - 1);
+				name, HOIST__WIRE_REASON - 1);
 		bytes += digits_left(checkpoint, gaps.file, 0);
 		while (hoist__gaps_next(&gaps, checkpoint, UINT64_MAX, &at, &n))
 			bytes += n;
@@ -75,9 +75,9 @@ static int write_index(const struct hoist_checkpoint *checkpoint, int fd)
 	return err < 0 ? hoist__fail_errno(err, "an index in memory") : 0;
 }
 
-int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint)
+int hoist__tour_begin(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint)
 {
-	*tour = (struct hoist__far_tour){.active = true, .index_fd = -1};
+	*tour = (struct hoist__tour){.active = true, .index_fd = -1};
 	int err = check_files(checkpoint);
 	if (err < 0 || checkpoint->index == NULL)
 		return err;
@@ -90,40 +90,40 @@ int hoist__far_tour_begin(struct hoist__far_tour *tour, const struct hoist_check
 	return err;
 }
 
-void hoist__far_tour_end(struct hoist__far_tour *tour)
+void hoist__tour_end(struct hoist__tour *tour)
 {
 	if (tour->active && tour->index_fd >= 0)
 		(void)close(tour->index_fd);
-	*tour = (struct hoist__far_tour){.active = false};
+	*tour = (struct hoist__tour){.active = false};
 }
 
 /* The index comes behind the files. */
-static int next_of_index(struct hoist__far_tour *tour, size_t n_files, unsigned char *buffer,
-			 struct hoist__far_message *ret)
+static int next_of_index(struct hoist__tour *tour, size_t n_files, unsigned char *buffer,
+			 struct hoist__wire_message *ret)
 {
 	uint64_t left = tour->index_bytes - tour->index_at;
 	size_t n = left < HOIST__TOUR_PIECE ? (size_t)left : HOIST__TOUR_PIECE;
 	ssize_t got = HOIST__UNINTERRUPTED(pread(tour->index_fd, buffer, n, (off_t)tour->index_at));
 	if (got <= 0)
 		return hoist__fail_errno(got < 0 ? -errno : -EIO, "an index in memory");
-	*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
-					   .n = (uint32_t)n_files,
-					   .at = tour->index_at,
-					   .bytes = buffer,
-					   .n_bytes = (size_t)got};
+	*ret = (struct hoist__wire_message){.kind = HOIST__WIRE_BYTES,
+					    .n = (uint32_t)n_files,
+					    .at = tour->index_at,
+					    .bytes = buffer,
+					    .n_bytes = (size_t)got};
 	tour->index_at += (uint64_t)got;
 	return 1;
 }
 
-static bool tell_digits(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			struct hoist__far_message *ret)
+static bool tell_digits(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint,
+			struct hoist__wire_message *ret)
 {
 	const size_t f = tour->gaps.file;
 	const size_t left = digits_left(checkpoint, f, tour->digits_at);
 	if (left == 0)
 		return false;
-	*ret = (struct hoist__far_message){
-		.kind = HOIST__FAR_DIGITS,
+	*ret = (struct hoist__wire_message){
+		.kind = HOIST__WIRE_DIGITS,
 		.n = (uint32_t)f,
 		.at = tour->digits_at,
 		.bytes = (const unsigned char *)checkpoint->files[f].kept + tour->digits_at,
@@ -132,33 +132,33 @@ static bool tell_digits(struct hoist__far_tour *tour, const struct hoist_checkpo
 	return true;
 }
 
-static int tell_file(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-		     struct hoist__far_message *ret)
+static int tell_file(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint,
+		     struct hoist__wire_message *ret)
 {
 	size_t f = tour->files_told++;
 	uint64_t sample[2] = {0, 0};
 	int err = 0;
-	*ret = (struct hoist__far_message){
-		.kind = HOIST__FAR_FILE, .n = (uint32_t)f, .done = tour->index_bytes};
+	*ret = (struct hoist__wire_message){
+		.kind = HOIST__WIRE_FILE, .n = (uint32_t)f, .done = tour->index_bytes};
 	if (f < checkpoint->n_files) {
 		const struct hoist__file *file = checkpoint->files[f].file;
 		ret->done = file->bytes;
 		err = hoist__checkpoint_sample(checkpoint, file, sample);
 	}
-	ret->digest = (struct hoist__far_digest){.low = sample[0], .high = sample[1]};
+	ret->digest = (struct hoist__wire_digest){.low = sample[0], .high = sample[1]};
 	(void)snprintf(ret->text, sizeof ret->text, "%s",
 		       f < checkpoint->n_files ? hoist__checkpoint_file_name(checkpoint, f)
 					       : INDEX_NAME);
 	return err < 0 ? err : 1;
 }
 
-static void tell_end(const struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
+static void tell_end(const struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint,
 		     const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
-		     struct hoist__far_message *ret)
+		     struct hoist__wire_message *ret)
 {
 	bool folder = tour->index_fd < 0 && checkpoint->n_files != 1 &&
 		      checkpoint->files[0].format != HOIST__GGUF;
-	*ret = (struct hoist__far_message){.kind = HOIST__FAR_TOUR_END};
+	*ret = (struct hoist__wire_message){.kind = HOIST__WIRE_TOUR_END};
 	memcpy(ret->identity, identity, sizeof ret->identity);
 	(void)snprintf(ret->text, sizeof ret->text, "%s",
 		       tour->index_fd >= 0 ? INDEX_NAME
@@ -166,9 +166,9 @@ static void tell_end(const struct hoist__far_tour *tour, const struct hoist_chec
 					   : hoist__checkpoint_file_name(checkpoint, 0));
 }
 
-int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkpoint *checkpoint,
-			 const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
-			 unsigned char *buffer, struct hoist__far_message *ret)
+int hoist__tour_next(struct hoist__tour *tour, const struct hoist_checkpoint *checkpoint,
+		     const uint64_t identity[static HOIST__CHECKPOINT_IDENTITY],
+		     unsigned char *buffer, struct hoist__wire_message *ret)
 {
 	struct hoist__gaps *gaps = &tour->gaps;
 	uint64_t at;
@@ -180,11 +180,11 @@ int hoist__far_tour_next(struct hoist__far_tour *tour, const struct hoist_checkp
 			return 1;
 		if (!hoist__gaps_next(gaps, checkpoint, HOIST__TOUR_PIECE, &at, &n))
 			continue;
-		*ret = (struct hoist__far_message){.kind = HOIST__FAR_BYTES,
-						   .n = (uint32_t)gaps->file,
-						   .at = at,
-						   .bytes = buffer,
-						   .n_bytes = (size_t)n};
+		*ret = (struct hoist__wire_message){.kind = HOIST__WIRE_BYTES,
+						    .n = (uint32_t)gaps->file,
+						    .at = at,
+						    .bytes = buffer,
+						    .n_bytes = (size_t)n};
 		int err =
 			hoist__file_read(checkpoint->files[gaps->file].file, at, buffer, (size_t)n);
 		return err < 0 ? err : 1;
