@@ -18,14 +18,6 @@
 #include "tests/support/patience.h"
 #include "tests/support/random.h"
 
-/* LeakSanitizer's tracer sometimes crashes when it looks at the threads that UCX leaves behind.
- * net/fabric and net/fabric_failures look for leaks of the same code. */
-__attribute__((visibility("default"))) const char *__lsan_default_options(void);
-const char *__lsan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-
 enum { N = 20 };
 #define BYTES ((size_t)2 << 20)
 
