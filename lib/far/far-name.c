@@ -123,3 +123,11 @@ int hoist__far_fail_name(const struct hoist__far *far, const char *there, const 
 		"address of its own",
 		far->door_text, there, wanted);
 }
+
+int hoist__far_fail_full(const struct hoist__far *far)
+{
+	return hoist__fail(-ENOSPC,
+			   "the group \"%.63s\" has had %u members, with those that have gone, "
+			   "and takes no more; begin a new group once it has ended",
+			   far->name, HOIST__SWARM_MEMBERS);
+}

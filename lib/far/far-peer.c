@@ -147,14 +147,6 @@ static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
 }
 
 /* Numbers of members are not used again: those that have gone keep their turns (swarm.h). */
-static int fail_full(const struct hoist__far *far)
-{
-	return hoist__fail(-ENOSPC,
-			   "the group \"%.63s\" has had %u members, with those that have gone, "
-			   "and takes no more; begin a new group once it has ended",
-			   far->name, HOIST__SWARM_MEMBERS);
-}
-
 /* Makes a peer that is ready, as this member is, a member of the swarm. */
 static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
@@ -169,7 +161,7 @@ static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t 
 	if (err >= 0)
 		*wants = (struct hoist__swarm_wants){0}; /* the swarm's */
 	if (err == -ENOSPC)
-		(void)hoist__far_send_away(far, peer, fail_full(far));
+		(void)hoist__far_send_away(far, peer, hoist__far_fail_full(far));
 	peer->broken = peer->broken || err < 0;
 	peer->joined = err >= 0;
 	if (peer->joined) {
@@ -243,12 +235,16 @@ static bool sends_away(int err)
 	       err == -EHOSTUNREACH;
 }
 
-/* The other side sends this member away.  A group of another name may leave the door in time. */
+/* One side sends the other one away.  A group of another name may leave the door in time.  A member
+ * that another one has greeted is of the group: the one that sends it away is not. */
 static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
+	bool alone = true;
+	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
+		alone = alone && (!far->peers[i].has_hello || &far->peers[i] == peer);
 	if (!peer->connector || far->state != HOIST__FAR_MEETING)
 		return;
-	if (err == -EINVAL || err == -ENOSPC)
+	if (alone && (err == -EINVAL || err == -ENOSPC))
 		hoist__far_fail(far, err);
 	if (err == -EADDRINUSE)
 		hoist__failure_keep(&far->other_group);
@@ -269,7 +265,7 @@ static int check_hello(const struct hoist__far *far, const struct hoist__far_pee
 		return peer->connector ? hoist__far_fail_name(far, m->text, far->name)
 				       : hoist__far_fail_name(far, far->name, m->text);
 	int err = hoist__far_compare_files(far, peer, m);
-	return err < 0 || n < HOIST__SWARM_MEMBERS ? err : fail_full(far);
+	return err < 0 || n < HOIST__SWARM_MEMBERS ? err : hoist__far_fail_full(far);
 }
 
 static int hear_hello(struct hoist__far *far, struct hoist__far_peer *peer,
@@ -472,7 +468,7 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
 	bool proved = hoist__channel_proved(peer->channel);
-	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT;
+	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EINVAL;
 	bool unreached = err == -EHOSTUNREACH || err == -ETIMEDOUT;
 	if (peer->has_hello || far->state != HOIST__FAR_MEETING || (!peer->connector && !proved) ||
 	    !(tells || (unreached && (proved || !far->met_door))))

@@ -334,8 +334,9 @@ int hoist__far_show(const hoist_group *group, const char *path, unsigned flags,
 int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__far_peer *peer,
 			     const struct hoist__wire_message *hello);
 
-/* The failure: at the door is the group @there, and not @wanted. */
+/* The failures: at the door is the group @there, and not @wanted; the group is full. */
 int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted);
+int hoist__far_fail_full(const struct hoist__far *far);
 
 /* --- far.c --- */
 
