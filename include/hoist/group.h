@@ -70,7 +70,7 @@
  * the bytes that it lacks.  A rank whose bytes were wrong (each cell of 2 MiB that crosses the
  * network has an XXH3-128) is asked no more.  If a rank's storage gave it wrong bytes, the others fail
  * that compare digests of tensors (HOIST_LOAD_VERIFY).  A rank fails if its own load fails, if its files differ
- * from those of the first rank that it meets, or if it does not know the group's secret.
+ * from the group's, or if it does not know the group's secret.
  *
  * Ranks of one user on one machine share memory, as those of a "shm:" group do: a machine's network
  * carries each byte once, however many ranks the machine has.  A broken rank of the same user can

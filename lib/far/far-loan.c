@@ -84,10 +84,11 @@ void hoist__far_arena_end(struct hoist__far *far, bool stays)
 	if (far->shared_fd >= 0)
 		(void)close(far->shared_fd);
 	far->shared_fd = -1;
-	bool pinned = far->slots != NULL && far->arena != NULL;
-	for (unsigned i = 0; !stays && pinned && i < far->n_slots; i++)
-		hoist__cell_unpin(&far->pins, hoist__far_slot(far, i), &far->slots[i].pinned);
+	bool made = far->slots != NULL && far->arena != NULL;
 	if (!stays) {
+		for (unsigned i = 0; made && i < far->n_slots; i++)
+			hoist__cell_unpin(&far->pins, hoist__far_slot(far, i),
+					  &far->slots[i].pinned);
 		hoist__shared_close(far->shared);
 		hoist__region_destroy(far->region);
 	}

@@ -115,6 +115,8 @@ int hoist__far_compare_files(const struct hoist__far *far, const struct hoist__f
 		at.text);
 }
 
+/* --- failures --- */
+
 int hoist__far_fail_name(const struct hoist__far *far, const char *there, const char *wanted)
 {
 	return hoist__fail(
@@ -124,6 +126,7 @@ int hoist__far_fail_name(const struct hoist__far *far, const char *there, const 
 		far->door_text, there, wanted);
 }
 
+/* A swarm never reuses a member's number: members that have gone keep their turns (swarm.h). */
 int hoist__far_fail_full(const struct hoist__far *far)
 {
 	return hoist__fail(-ENOSPC,

@@ -146,7 +146,6 @@ static void tell_beat(struct hoist__far *far, struct hoist__far_peer *peer)
 	peer->beat_at = far->beat_at;
 }
 
-/* Numbers of members are not used again: those that have gone keep their turns (swarm.h). */
 /* Makes a peer that is ready, as this member is, a member of the swarm. */
 static void join(struct hoist__far *far, struct hoist__far_peer *peer, uint64_t now)
 {
@@ -235,16 +234,12 @@ static bool sends_away(int err)
 	       err == -EHOSTUNREACH;
 }
 
-/* One side sends the other one away.  A group of another name may leave the door in time.  A member
- * that another one has greeted is of the group: the one that sends it away is not. */
+/* The other side sends this member away.  A group of another name may leave the door in time. */
 static void keep_refusal(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
-	bool alone = true;
-	for (unsigned i = 0; i < HOIST__FAR_PEERS; i++)
-		alone = alone && (!far->peers[i].has_hello || &far->peers[i] == peer);
 	if (!peer->connector || far->state != HOIST__FAR_MEETING)
 		return;
-	if (alone && (err == -EINVAL || err == -ENOSPC))
+	if (err == -EINVAL || err == -ENOSPC)
 		hoist__far_fail(far, err);
 	if (err == -EADDRINUSE)
 		hoist__failure_keep(&far->other_group);
@@ -468,7 +463,7 @@ static int hear(struct hoist__far *far, struct hoist__far_peer *peer,
 static void note_unmet(struct hoist__far *far, const struct hoist__far_peer *peer, int err)
 {
 	bool proved = hoist__channel_proved(peer->channel);
-	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EINVAL;
+	bool tells = err == -EACCES || err == -EPROTO || err == -EPROTONOSUPPORT;
 	bool unreached = err == -EHOSTUNREACH || err == -ETIMEDOUT;
 	if (peer->has_hello || far->state != HOIST__FAR_MEETING || (!peer->connector && !proved) ||
 	    !(tells || (unreached && (proved || !far->met_door))))

@@ -18,7 +18,7 @@
 #include "lib/far/far.h"
 
 #define TRY_NS (UINT64_C(100) * 1000000)
-#define SHORT_NS (UINT64_C(1000) * 1000000) /* too little for a member that is busy */
+#define SHORT_NS (UINT64_C(1000) * 1000000) /* a busy member may take longer to answer */
 #define MOST_HOSTS 16u
 
 /* A visit: the files that were shown so far, in a folder of their own. */
@@ -227,8 +227,8 @@ static int visit_host(struct visit *visit, const struct hoist__address *at, uint
 	return err == -EACCES ? -EAGAIN : err;
 }
 
-/* Visits members until one has shown all.  Returns: 0; the last failure, but that of a round that
- * the end cut short. */
+/* Visits members until one has shown all.  Returns: 0; the failure of the last round, or, if the
+ * end cut that round short, of the round before. */
 static int visit_all(struct visit *visit)
 {
 	struct hoist__far *far = visit->far;
@@ -236,7 +236,7 @@ static int visit_all(struct visit *visit)
 	int last_err = 0;
 	uint64_t end = hoist__now_ns() + far->timeout_ns;
 	for (;;) {
-		bool is_short = hoist__now_ns() + SHORT_NS > end;
+		bool ends_soon = hoist__now_ns() + SHORT_NS > end;
 		int err = hoist__fail(-ENODATA, "no member is there");
 		hoist__far_find_doors(far);
 		for (unsigned i = 0; i < far->n_doors && err != 1 && may_pass(visit, err); i++)
@@ -245,7 +245,7 @@ static int visit_all(struct visit *visit)
 			err = visit_host(visit, &visit->hosts[--visit->n_hosts], end);
 		if (err == 1)
 			return 0;
-		if (err == -ETIMEDOUT && is_short && last_err < 0)
+		if (err == -ETIMEDOUT && ends_soon && last_err < 0)
 			err = hoist__fail_again(last_err, &last);
 		if (!may_pass(visit, err))
 			return err;

@@ -48,7 +48,7 @@
  * Visitors are processes that are no members.  A visitor says LOOK or VISIT instead of HELLO:
  *
  *     LOOK name    MEMBER for each member, the answering one first, then BYE
- *     VISIT name   tour.h
+ *     VISIT name   lib/wire/tour.h
  *
  * Bytes: the taker sends ASK with a ticket, a random number with the slot in its lowest bits.  The
  * giver says OFFER ticket, XXH3-128 of the blocks, their reader's id, in the channel, and sends the

@@ -321,11 +321,12 @@ static void random_rounds(void)
 		round_seed = 977 * i + 5;
 		random_seed(round_seed);
 		ranks_next_group();
-		/* Where one cancels: a file that takes long enough. */
-		const char *u8 = i % 5 == 4 ? ranks_big() : ranks_quarter();
-		path = i % 2 == 0 ? random_checkpoint() : i % 6 == 5 ? ranks_floats() : u8;
+		bool cancels = i % 5 == 4;
+		/* A cancel needs a load that takes long enough. */
+		const char *plain = cancels ? ranks_big() : ranks_quarter();
+		path = i % 2 == 0 ? random_checkpoint() : i % 6 == 5 ? ranks_floats() : plain;
 		n_ranks = 1 + (unsigned)below(MOST_RANKS);
-		canceller = i % 5 == 4 ? (unsigned)below(n_ranks) : NOBODY;
+		canceller = cancels ? (unsigned)below(n_ranks) : NOBODY;
 		/* Round 19 has a large file, too: its cancel comes at any time. */
 		is_midway = i % 20 == 9;
 		ranks_run(n_ranks, random_rank, 0);
