@@ -62,13 +62,13 @@ static size_t room(const struct hoist__pool *pool)
 	return limit == 0 ? SIZE_MAX : limit - hoist__pool_held(pool) - pool->growing;
 }
 
-/* A pool of little use takes little, and makes few regions on its way to much. */
-static size_t shared_bytes(const struct hoist__pool *pool)
+size_t hoist__pool_next_region_bytes(const struct hoist__pool *pool)
 {
 	const struct hoist__pool_options *options = &pool->options;
-	if (options->first_bytes == 0)
+	if (options->first_region_bytes == 0)
 		return options->region_bytes;
-	size_t bytes = hoist__max_u64(hoist__pool_held(pool) + pool->growing, options->first_bytes);
+	size_t bytes =
+		hoist__max_u64(hoist__pool_held(pool) + pool->growing, options->first_region_bytes);
 	return hoist__min_u64(bytes, options->region_bytes);
 }
 
@@ -99,8 +99,8 @@ static void plan(struct growth *growth, unsigned flags)
 	if (growth->shared) {
 		size_t unit = pool->options.hugetlb ? HOIST__HUGE_PAGE_BYTES : HOIST__GRANULE_BYTES;
 		size_t most = hoist__round_down(room(pool), unit);
-		size_t bytes =
-			hoist__min_u64(hoist__round_up(shared_bytes(pool), unit), most);
+		size_t bytes = hoist__min_u64(
+			hoist__round_up(hoist__pool_next_region_bytes(pool), unit), most);
 		set_bytes(growth, hoist__max_u64(bytes, exact));
 	} else {
 		growth->options.piece_bytes = SIZE_MAX;

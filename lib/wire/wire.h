@@ -26,7 +26,7 @@
 #define HOIST__WIRE_MOST_KINDS 16384u		   /* cells of one WANTS, */
 #define HOIST__WIRE_MOST_PATTERNS 512u		   /* bitmaps of one PATTERNS */
 
-/* far.h says which side sends them, and when. */
+/* lib/far/far.h says which side sends each message, and when. */
 enum hoist__wire_kind {
 	HOIST__WIRE_HELLO = 1,
 	HOIST__WIRE_ROSTER, /* one member that is or was there */

@@ -119,9 +119,9 @@ static void broken(void *context, void *peer_owner, int err)
 	side->broken_err = err;
 }
 
-/* At the end of the process LeakSanitizer looks at all threads, and crashes where one is just
- * ending.  UCX's thread ends with the last fabric, or stays. */
-static void wait_for_thread(void)
+/* Waits for UCX's thread to end, 1 s at most: the thread stays if a fabric is open.  LeakSanitizer,
+ * which stops all threads at exit, crashes if one is just ending. */
+static void wait_for_ucx_thread(void)
 {
 	for (int tries = 0; tries < 1000 && count_entries("/proc/self/task") > 1; tries++)
 		(void)usleep(1000);
@@ -131,7 +131,7 @@ int side_try_open(struct side *side, const char *transports)
 {
 	static bool waits;
 	if (!waits)
-		CHECK(atexit(wait_for_thread) == 0);
+		CHECK(atexit(wait_for_ucx_thread) == 0);
 	waits = true;
 	memset(side, 0, sizeof *side);
 	side->arena = mmap(NULL, 2 * SIDE_HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

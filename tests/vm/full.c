@@ -43,15 +43,17 @@ static void release_all(void)
 		hoist__region_destroy(chunks[--n_chunks]);
 }
 
-/* Releases half of the bytes: half of the regions could be the small ones alone, which are fewer
- * pages than another processor may keep in its cache. */
+/* Releases half of the bytes.  Half of the regions might be small ones only, whose pages another
+ * processor's page cache can hold. */
 static void release_half(void)
 {
 	size_t bytes = 0, freed = 0;
 	for (size_t i = 0; i < n_chunks; i++)
 		bytes += chunks[i]->bytes;
-	for (; freed < bytes / 2; hoist__region_destroy(chunks[--n_chunks]))
-		freed += chunks[n_chunks - 1]->bytes;
+	while (freed < bytes / 2) {
+		freed += chunks[--n_chunks]->bytes;
+		hoist__region_destroy(chunks[n_chunks]);
+	}
 }
 
 /* --- strict --- */
