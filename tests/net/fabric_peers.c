@@ -15,6 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/child.h"
 #include "tests/support/net-fabric.h"
+#include "tests/support/no-leak-check.h"
 #include "tests/support/patience.h"
 #include "tests/support/random.h"
 

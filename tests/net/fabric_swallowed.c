@@ -24,6 +24,7 @@
 #include "tests/support/check.h"
 #include "tests/support/child.h"
 #include "tests/support/net-fabric.h"
+#include "tests/support/no-leak-check.h"
 #include "tests/support/patience.h"
 
 #define DEVICE "hoisttun0"

@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "tests/support/check.h"
 #include "tests/support/child.h"
-#include "tests/support/count.h"
 #include "tests/support/patience.h"
 #include "tests/support/random.h"
 
@@ -119,20 +118,8 @@ static void broken(void *context, void *peer_owner, int err)
 	side->broken_err = err;
 }
 
-/* Waits for UCX's thread to end, 1 s at most: the thread stays if a fabric is open.  LeakSanitizer,
- * which stops all threads at exit, crashes if one is just ending. */
-static void wait_for_ucx_thread(void)
-{
-	for (int tries = 0; tries < 1000 && count_entries("/proc/self/task") > 1; tries++)
-		(void)usleep(1000);
-}
-
 int side_try_open(struct side *side, const char *transports)
 {
-	static bool waits;
-	if (!waits)
-		CHECK(atexit(wait_for_ucx_thread) == 0);
-	waits = true;
 	memset(side, 0, sizeof *side);
 	side->arena = mmap(NULL, 2 * SIDE_HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
