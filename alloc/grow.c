@@ -62,16 +62,6 @@ static size_t room(const struct hoist__pool *pool)
 	return limit == 0 ? SIZE_MAX : limit - hoist__pool_held(pool) - pool->growing;
 }
 
-size_t hoist__pool_next_region_bytes(const struct hoist__pool *pool)
-{
-	const struct hoist__pool_options *options = &pool->options;
-	if (options->first_region_bytes == 0)
-		return options->region_bytes;
-	size_t bytes =
-		hoist__max_u64(hoist__pool_held(pool) + pool->growing, options->first_region_bytes);
-	return hoist__min_u64(bytes, options->region_bytes);
-}
-
 /* Chooses the region's size: that of shared regions, or as much of it as the
  * limit leaves, or exactly what is wanted. */
 static void plan(struct growth *growth, unsigned flags)
@@ -99,8 +89,8 @@ static void plan(struct growth *growth, unsigned flags)
 	if (growth->shared) {
 		size_t unit = pool->options.hugetlb ? HOIST__HUGE_PAGE_BYTES : HOIST__GRANULE_BYTES;
 		size_t most = hoist__round_down(room(pool), unit);
-		size_t bytes = hoist__min_u64(
-			hoist__round_up(hoist__pool_next_region_bytes(pool), unit), most);
+		size_t bytes =
+			hoist__min_u64(hoist__round_up(pool->options.region_bytes, unit), most);
 		set_bytes(growth, hoist__max_u64(bytes, exact));
 	} else {
 		growth->options.piece_bytes = SIZE_MAX;

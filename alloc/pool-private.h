@@ -316,10 +316,6 @@ void hoist__pool_region_destroy(struct hoist__pool *pool, struct hoist__pool_reg
 /* A flag beside HOIST__ALLOC_*: do not wait for a budget. */
 #define HOIST__GROW_AT_ONCE 0x80000000u
 
-/* The size of the next shared region.  Each such region doubles the pool, up to region_bytes: a small
- * pool takes little memory, a large one has few regions.  Pre: the pool's lock. */
-size_t hoist__pool_next_region_bytes(const struct hoist__pool *pool);
-
 /* Creates a region for the shard and takes @want from it.
  * Returns: 0 and the span; 1 if the call waited for another thread's growth instead: try again;
  *   -EDQUOT; as hoist__region_create(). */

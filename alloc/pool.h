@@ -82,8 +82,6 @@ struct hoist__pool_options {
 	bool no_stats;	     /* blocks and requested bytes are not counted */
 	unsigned debug;	     /* 0, 1 poison, 2 redzones and quarantine */
 	size_t region_bytes; /* size of shared regions; 0: 32 MiB */
-	size_t first_region_bytes; /* size of the first shared region; each later one has as much as
-				    * the pool has, region_bytes at most; 0: all have region_bytes */
 	size_t keep_bytes;   /* empty regions kept for reuse, in bytes; more are released at once */
 	size_t cache_bytes;  /* in one thread's magazines; 0: HOIST__CACHE_BYTES; less than the
 			      * quantum: none */

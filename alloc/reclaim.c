@@ -192,7 +192,7 @@ static bool should_grow(struct hoist__pool *pool, const struct hoist__shard *sha
 	size_t limit = pool->options.soft_bytes != 0 ? pool->options.soft_bytes
 						     : pool->options.limit_bytes;
 	pthread_mutex_lock(&pool->lock);
-	size_t then = hoist__pool_held(pool) + pool->growing + hoist__pool_next_region_bytes(pool);
+	size_t then = hoist__pool_held(pool) + pool->growing + pool->options.region_bytes;
 	pthread_mutex_unlock(&pool->lock);
 	return limit == 0 || then <= limit / 2;
 }

@@ -26,7 +26,7 @@
  * This needs memory that hoist mapped for the load alone and that nobody pinned: that of an
  * adaptive load that maps, the CPU's own (loads of 8 MiB and more; with several targets, of 16
  * MiB), or that of a resource of kind HOST at debug level 0 without upstream (loads of half its
- * region_bytes and more: 16 MiB by default).  There each tensor is a storage of its own
+ * region_bytes and more).  There each tensor is a storage of its own
  * (hoist_buffer_info.storage_id): hoist_buffer_freeze() and hoist_buffer_fork() act on that tensor
  * alone.  The drop of a tensor's last buffer waits for the work that streams have queued with the
  * tensor.  Tensors that overlap share a storage.  In all other memory the tensors of one block do.

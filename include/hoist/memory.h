@@ -208,12 +208,9 @@ typedef struct hoist_memory_options {
 				* and finds later writes to it (host); 2: also puts redzones around
 				* blocks and keeps freed blocks in a quarantine for a while (host
 				* and device) */
-	size_t region_bytes;   /* the least bytes of a new region; 0: the first region has 4 MiB,
-				* each later one as much as the resource has, 32 MiB at most (HEAP, or
-				* with limit_bytes or a budget: 32 MiB at once; PINNED on the CPU,
+	size_t region_bytes;   /* the least bytes of a new region; 0: 32 MiB (PINNED on the CPU,
 				* where locked memory is scarce: 2 MiB) */
-	size_t keep_bytes;     /* of empty regions kept for reuse; 0: 8 times region_bytes, or 8 times
-				* the largest that a region has by default */
+	size_t keep_bytes;     /* empty regions kept for reuse; 0: 8 times region_bytes */
 	size_t cache_bytes;    /* that one thread may keep to itself; 0: 4 MiB.  1: nothing */
 	size_t limit_bytes;    /* the most reserved bytes; 0: no limit.  DRIVER_POOL: the pool's
 				* maximum size */

@@ -19,8 +19,9 @@
 #include "lib/memory/memory.h"
 #include "lib/memory/parked.h"
 
-/* Small pinned buffers share regions of this size: a single pinned page must not take much of a
- * small memlock limit. */
+/* Small device buffers share regions of the first size, and pinned buffers of the second: a single
+ * pinned page must not take much of a small memlock limit. */
+#define SHARED_REGION_BYTES (32 * HOIST__MIB)
 #define PINNED_REGION_BYTES (2 * HOIST__MIB)
 
 static hoist_memory_options options_for(hoist_device *device, enum hoist__device_memory use,
@@ -32,6 +33,7 @@ static hoist_memory_options options_for(hoist_device *device, enum hoist__device
 	switch (use) {
 	case HOIST__BUFFERS:
 		options.kind = HOIST_MEMORY_DEVICE;
+		options.region_bytes = SHARED_REGION_BYTES;
 		break;
 	case HOIST__PINNED_BUFFERS:
 		options.kind = HOIST_MEMORY_PINNED;

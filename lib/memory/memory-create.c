@@ -20,7 +20,6 @@
 #define KEPT_REGIONS 8
 
 #define REGION_BYTES (32 * HOIST__MIB)
-#define FIRST_REGION_BYTES (4 * HOIST__MIB) /* where region_bytes is the default */
 #define LOCKED_REGION_BYTES (2 * HOIST__MIB)
 
 const char *hoist__memory_kind_text(int kind)
@@ -238,9 +237,6 @@ static void fill_defaults(hoist_memory *memory)
 	hoist_memory_options *o = &memory->options;
 	bool pooled = (1u << o->kind & HOIST__POOLED) != 0;
 	bool locked = o->kind == HOIST_MEMORY_PINNED && hoist__device_is_cpu(memory->device);
-	/* The last room below a limit is one region, as large a block as there can be. */
-	if (o->region_bytes == 0 && pooled && o->limit_bytes == 0 && o->budget == NULL)
-		memory->first_region_bytes = FIRST_REGION_BYTES;
 	if (o->region_bytes == 0 && (pooled || o->kind == HOIST_MEMORY_HEAP))
 		o->region_bytes = locked ? LOCKED_REGION_BYTES : REGION_BYTES;
 	if (o->keep_bytes == 0)

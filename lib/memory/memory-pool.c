@@ -61,7 +61,6 @@ int hoist__memory_make_pool(hoist_memory *memory, struct hoist__pool **ret)
 		.no_stats = (o->flags & HOIST_MEMORY_NO_STATISTICS) != 0,
 		.debug = o->debug,
 		.region_bytes = o->region_bytes,
-		.first_region_bytes = memory->first_region_bytes,
 		.keep_bytes = o->keep_bytes,
 		.cache_bytes = o->cache_bytes,
 		.limit_bytes = o->limit_bytes,

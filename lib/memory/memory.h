@@ -52,7 +52,6 @@ struct hoist_memory {
 					    * for */
 	const struct hoist__memory_ops *ops;
 	hoist_memory_options options; /* defaults filled in; its pointers are not followed */
-	size_t first_region_bytes;    /* as in struct hoist__pool_options */
 	hoist_memory_functions functions; /* a copy of options.functions */
 	hoist_memory *upstream;		  /* options.upstream, referenced */
 	hoist_device *device;		  /* never NULL */

@@ -188,9 +188,9 @@ Test(buffer, a_full_device_first_gives_back_its_kept_memory, .init = open_all)
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	for (int i = 0; i < 3; i++)
 		hoist_buffer_unref(make_buffer(devices[1], HOIST_U8, 1, shape, 0));
-	/* The limit is 99 % of the memory.  A buffer takes all but 2 MiB of this limit, while
-	 * the pool keeps a region of 4 MiB for small buffers. */
-	const int64_t all[] = {((int64_t)16 << 30) / 100 * 99 - (2 << 20)};
+	/* The limit is 99 % of the memory.  A buffer takes all but 16 MiB of this limit, while
+	 * the pool keeps 32 MiB for small buffers. */
+	const int64_t all[] = {((int64_t)16 << 30) / 100 * 99 - (16 << 20)};
 	hoist_buffer_unref(create_bytes(devices[1], 1000, 0));
 	hoist_buffer_unref(make_buffer(devices[1], HOIST_U8, 1, all, 0));
 	cr_assert(lib_nothing_outstanding(devices));

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The resources that a device keeps for itself, budgets, and the sizes of regions. */
+/* The resources that a device keeps for itself, and budgets. */
 #include "config.h"
 
 #include <errno.h>
 
-#include "base/checked.h"
 #include "lib/memory/budget.h"
 #include "lib/memory/device-memory.h"
 #include "tests/support/lib-unit.h"
@@ -66,34 +65,4 @@ Test(budget, wraps_the_one_below)
 	cr_assert_eq(hoist_budget_peak(budget), 60);
 	hoist_budget_unref(budget);
 	hoist_budget_unref(NULL);
-}
-
-#define MIB ((size_t)1 << 20)
-
-Test(regions, grow_with_the_resource)
-{
-	static const struct {
-		size_t region_bytes, limit_bytes;
-		size_t reserved[6]; /* MiB, after each growth */
-	} rows[] = {
-		{0, 0, {4, 8, 16, 32, 64, 96}},
-		{2 * MIB, 0, {2, 4, 6, 8, 10, 12}},
-		{0, 37 * MIB, {32, 37}},
-	};
-	for (size_t r = 0; r < HOIST__ARRAY_SIZE(rows); r++) {
-		hoist_memory *memory = make_memory(OPTIONS(.region_bytes = rows[r].region_bytes,
-							   .limit_bytes = rows[r].limit_bytes));
-		uintptr_t blocks[96 * 2];
-		size_t n = 0;
-		for (size_t i = 0; i < 6 && rows[r].reserved[i] != 0; i++) {
-			size_t before = statistics_of(memory).reserved_bytes;
-			while (statistics_of(memory).reserved_bytes == before)
-				blocks[n++] = alloc(memory, MIB / 2, 0);
-			cr_expect_eq(statistics_of(memory).reserved_bytes,
-				     rows[r].reserved[i] * MIB, "row %zu, growth %zu", r, i);
-		}
-		while (n > 0)
-			release(memory, blocks[--n]);
-		hoist_memory_unref(memory);
-	}
 }
