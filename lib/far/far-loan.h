@@ -34,8 +34,8 @@
 #include <stdint.h>
 
 #include "alloc/shared.h"
-#include "lib/wire/wire.h"
 #include "lib/swarm/swarm.h"
+#include "lib/wire/wire.h"
 #include "net/neighbour.h"
 
 struct hoist__far;

@@ -3,8 +3,8 @@
 #ifndef HOIST_LIB_FAR_FAR_READ_H
 #define HOIST_LIB_FAR_FAR_READ_H
 
-#include "lib/wire/wire.h"
 #include "lib/swarm/cell-read.h"
+#include "lib/wire/wire.h"
 
 struct hoist__far;
 struct hoist__far_peer;

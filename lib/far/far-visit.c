@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "io/again.h"
-#include "lib/wire/tour.h"
 #include "lib/far/far.h"
+#include "lib/wire/tour.h"
 
 #define TRY_NS (UINT64_C(100) * 1000000)
 #define SHORT_NS (UINT64_C(1000) * 1000000) /* a busy member may take longer to answer */

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/wire/wire.h"
 #include "lib/swarm/swarm.h"
+#include "lib/wire/wire.h"
 #include "tests/fuzz/fuzz-support.h"
 
 /* --- frames --- */
